@@ -20,6 +20,7 @@
 #include "expect.hpp"
 #include "refused.hpp"
 #include "tapestry/data/loader.hpp"
+#include "tapestry/nn.hpp"
 #include "tapestry/numpy_legacy.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
@@ -377,6 +378,18 @@ TEST_CASE("Checkpoint: what is refused changes nothing") {
   check_values(net.w, {1, 1, 1, 1, 1, 1});
   CHECK(float_step == 2);
   CHECK(random::state() == random_state);
+
+  // Errors name the part, the file and the user's line, whichever the part is.
+  Variable weight(zeros({3}), {.name = "w"}), wide(zeros({4}), {.name = "w"});
+  nn::Dense dense(2, 3), narrow(2, 1);
+  const TemporaryFolder other;
+  const std::string path = Checkpoint{.model = &weight, .more = {{"head", &dense}}}.save(other.path());
+  const auto error = caught<InvalidArgumentError>([&] { Checkpoint{.model = &wide}.restore(other.path()); });
+  CHECK(place(error) == line_before());
+  CHECK(error.message() == "The state of 'model' in " + path + ": It is float32[3], the variable 'w' is float32[4]");
+  TAPESTRY_REFUSED(InvalidArgumentError, "The state of 'head' in " + path + ": The state does not fit the module Dense",
+                   Checkpoint{.more = {{"head", &narrow}}}.restore(other.path()));
+  check_values(wide, {0, 0, 0, 0});
 
   for (const std::string name : {"", "model", "random", "a.b"})
     TAPESTRY_REFUSED(InvalidArgumentError, "A part of a checkpoint cannot be called",

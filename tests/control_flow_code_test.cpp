@@ -286,7 +286,7 @@ TEST_CASE("long loops give in a session the bits that they give eagerly") {
   }
 }
 
-TEST_CASE("a loop without end ends at its time limit, and when its run is cancelled") {
+TEST_CASE("a loop without end ends at its time limit, when its run is cancelled, and when its session is closed") {
   const Graph graph;
   Tensor x, y;
   {
@@ -294,7 +294,7 @@ TEST_CASE("a loop without end ends at its time limit, and when its run is cancel
     x = placeholder(float32, {});
     y = while_loop([](Tensor s) { return less(s, 2.0); }, [](Tensor s) { return s * 0.5; }, x, {.name = "endless"});
   }
-  const Session session(graph);
+  Session session(graph);
   for (int i = 0; i < 2; ++i) {
     CHECK(session.run(y, {{x, 3.0F}}).item<float>() == 3);  // a plan is there when the time begins
     const auto error = caught<DeadlineExceededError>([&] {
@@ -313,6 +313,18 @@ TEST_CASE("a loop without end ends at its time limit, and when its run is cancel
   });
   CHECK_THROWS_AS(session.run(y, {{x, 1.0F}}, {.stop = source.get_token()}, nullptr), CancelledError);
   canceller.join();
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    session.close();
+  });
+  // Without a timeout: the session alone ends it.
+  CHECK(message_of<CancelledError>([&] {
+          session.run(y, {{x, 1.0F}});
+        }).starts_with("The session was closed: 'endless' has done "));
+  closer.join();
+  CHECK(message_of<FailedPreconditionError>([&] {
+          session.run(y, {{x, 3.0F}});
+        }) == "Attempted to use a closed Session.");
 }
 
 TEST_CASE("a plan keeps the code of its loop for values of other shapes") {

@@ -89,6 +89,12 @@ TEST_CASE("csv: missing fields") {
   CHECK(table.text("c") == Names{"x", "", ""});
   CHECK(same_bits(read(text, {.missing = {"", "NA"}, .fill = -1}).column("a"), tensor<std::int64_t>({1, -1, 3})));
   TAPESTRY_REFUSED(DataLossError, "x.csv:3: column 1 ('a') holds nothing", read(text));
+  // Empty fields are missing whatever else is; in quotes they are texts.
+  const Table others = read("a,b\nNA,\n,x\n2,\"\"\n", {.missing = {"NA"}, .fill = -1});
+  CHECK(same_bits(others.column("a"), tensor<std::int64_t>({-1, -1, 2})));
+  CHECK(others.text("b") == Names{"", "x", ""});
+  check_values(read("a,b\nNA,1\n2,\n", {.missing = {"NA"}, .fill = -1}).matrix(), {-1, 1, 2, -1});
+  TAPESTRY_REFUSED(DataLossError, "x.csv:3: column 1 ('a') holds nothing", read(text, {.missing = {}}));
   // Where it is not said that NA means nothing, it is a text.
   CHECK(read(text, {.fill = 0}).text("b") == Names{"1.5", "NA", "2"});
   TAPESTRY_REFUSED(InvalidArgumentError, "Column 'a' of int64 cannot be filled with 0.5",

@@ -442,4 +442,21 @@ TEST_CASE("a synchronised batch norm has the numbers of a batch norm of the join
     }
 }
 
+TEST_CASE("a joint batch without values leaves the statistics of a synchronised batch norm as they are") {
+  for (const bool traced : {false, true}) {
+    const auto found = on_ranks<std::vector<Tensor>>(2, [&](const Communicator& world) -> std::vector<Tensor> {
+      const nn::SyncBatchNorm norm(3, world);
+      const auto f = [&](const Tensor& x) { return norm(x); };
+      const Tensor none = zeros({0, 3});
+      const Tensor y = traced ? trace(f, {spec(float32, {-1, 3})})(none) : f(none);
+      return {y, norm.running_mean, norm.running_var};
+    });
+    for (const std::vector<Tensor>& each : found) {
+      CHECK(each[0].shape() == Shape{0, 3});
+      check_values(each[1], {0, 0, 0});
+      check_values(each[2], {1, 1, 1});
+    }
+  }
+}
+
 }  // namespace data_parallel_test

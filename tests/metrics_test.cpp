@@ -311,6 +311,10 @@ TEST_CASE("metrics: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]",
                    metrics::AUC().update(two, three));
   TAPESTRY_REFUSED(InvalidArgumentError, "one axis more", metrics::TopKAccuracy().update(three, three));
+  TAPESTRY_REFUSED(InvalidArgumentError, "are scores of a single class",
+                   metrics::Accuracy().update(tensor({0, 1}), tensor({{0.1}, {0.9}})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "Predictions [2,1] for labels [2] are scores of a single class",
+                   metrics::TopKAccuracy().update(tensor({0, 1}), tensor({{0.1}, {0.9}})));
   TAPESTRY_REFUSED(InvalidArgumentError, "k must be >= 1", metrics::TopKAccuracy(0));
   TAPESTRY_REFUSED(InvalidArgumentError, "thresholds must be >= 2", metrics::AUC({.thresholds = 1}));
   TAPESTRY_REFUSED(InvalidArgumentError, "classes must be >= 1", metrics::ConfusionMatrix(0));

@@ -450,6 +450,15 @@ TEST_CASE("lengths that do not fit are refused") {
   const Tensor x = zeros({2, 5, 3});
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5]", gru(x, {}, tensor({1, 6})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[0] = -1 is not in [0, 5]", gru(x, {}, tensor({-1, 5})));
+  for (const Shape& shape : {Shape{2, 5, 3}, Shape{-1, -1, 3}}) {
+    const auto output = trace([&](Tensor v, Tensor n) { return gru(v, {}, n).output; },
+                              {spec(float32, shape), spec(int32, {shape.sizes()[0]})});
+    check_same(output(x, tensor({0, 5})), gru(x, {}, tensor({0, 5})).output);
+    CHECK_THROWS_WITH_AS(output(x, tensor({1, 6})), doctest::Contains("indices[1] = 6 is not in [0, 6)"),
+                         InvalidArgumentError);
+    CHECK_THROWS_WITH_AS(output(x, tensor({-1, 5})), doctest::Contains("indices[0] = -1 is not in [0, 6)"),
+                         InvalidArgumentError);
+  }
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths must be int32 or int64 [batch]", gru(x, {}, tensor({1, 2, 3})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths must be int32 or int64 [batch]", gru(x, {}, tensor({1.0, 2.0})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5]", reverse_sequence(x, tensor({1, 6})));

@@ -67,6 +67,42 @@ TEST_CASE("the names of a module's parts") {
   CHECK(names_of(net.state_dict()) == all);
 }
 
+/// Parts that are reached twice: a layer by a reference, and a parameter, a buffer and a constant of it.
+struct Tied : nn::Module {
+  Affine first{2, 2};
+  nn::BatchNorm norm{2};
+  Tensor offset = tensor({1.0, 2.0});
+  Affine& second = first;
+  nn::Parameter& weight = first.weight;
+  nn::Buffer& mean = norm.running_mean;
+  Tensor& shift = offset;
+  TAPESTRY_FIELDS(first, norm, offset, second, weight, mean, shift)
+};
+
+TEST_CASE("what a module reaches twice is listed once, by its first name, and saved by all") {
+  Tied net;
+  CHECK(names_of(net.named_parameters()) ==
+        std::vector<std::string>{"first.weight", "first.bias", "norm.weight", "norm.bias"});
+  CHECK(net.parameters().size() == 4);
+  CHECK(net.parameter_count() == 4 + 2 + 2 + 2);
+  CHECK(names_of(net.named_buffers()) ==
+        std::vector<std::string>{"norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "offset"});
+  CHECK(names_of(net.named_modules()) == std::vector<std::string>{"", "first", "norm"});
+  const StateDict state = net.state_dict();
+  for (const char* name : {"first.weight", "second.weight", "weight", "norm.running_mean", "mean", "offset", "shift"})
+    CHECK(state.contains(name));
+  net.load_state_dict(state);
+
+  // A step moves a shared parameter once.
+  train::GradientDescentOptimizer optimizer(1.0);
+  GradientTape tape;
+  const Tensor loss = reduce_sum(net.second(ones({1, 2})));
+  optimizer.apply_gradients(tape.gradient(loss, net.parameters()), net.parameters());
+  check_values(net.first.weight, {-0.5, -0.5, -0.5, -0.5});
+  net.freeze();
+  CHECK(net.parameters().empty());
+}
+
 template <class T>
 struct Holder : nn::Module {
   T part{2, 3};

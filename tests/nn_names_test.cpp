@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "expect.hpp"
+#include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
@@ -306,10 +307,15 @@ TEST_CASE("a class that has not named its parts says so when it is saved or trai
     CHECK_THROWS_WITH_AS(f(), doctest::Contains("The class Forgotten has not named its parts"),
                          FailedPreconditionError);
   };
-  refused([&] { save(path, net); });
-  refused([&] { net.state_dict(); });
-  refused([&] { net.load_state_dict({}); });
-  refused([&] { net.parameters(); });
+#define TAPESTRY_UNNAMED(...) \
+  TAPESTRY_REFUSED(FailedPreconditionError, "Forgotten has not named its parts", __VA_ARGS__)
+  TAPESTRY_UNNAMED(save(path, net));
+  TAPESTRY_UNNAMED(net.state_dict());
+  TAPESTRY_UNNAMED(net.load_state_dict({}));
+  TAPESTRY_UNNAMED(net.parameters());
+  TAPESTRY_UNNAMED(net.freeze());
+  TAPESTRY_UNNAMED(nn::summary(net, {spec(float32, {-1, 2})}));
+#undef TAPESTRY_UNNAMED
   refused([&] { opt.minimize([&] { return reduce_sum(net(ones({1, 2}))); }, net.parameters()); });
   refused([&] {
     const Checkpoint checkpoint{.model = &net};

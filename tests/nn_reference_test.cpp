@@ -146,6 +146,32 @@ TEST_CASE("batch normalization and its running statistics") {
   CHECK(layer.num_batches_tracked.value().item<std::int64_t>() == 3);
 }
 
+TEST_CASE("a batch without values leaves the running statistics as they are") {
+  nn::BatchNorm layer(2);
+  layer.running_mean.assign({0.5, -0.1});
+  layer.running_var.assign({2.0, 0.3});
+  const Tensor mean = layer.running_mean.value(), variance = layer.running_var.value();
+  const auto f = [&](Tensor x) { return layer(x); };
+  std::int64_t count = 0;
+  for (const Shape& shape : {Shape{0, 2}, Shape{0, 3, 4, 2}, Shape{5, 0, 4, 2}}) {
+    CAPTURE(shape);
+    const Tensor none = zeros(shape);
+    const Shape unknown = shape.rank() == 2 ? Shape{-1, 2} : Shape{-1, -1, -1, 2};
+    CHECK(layer(none).shape() == shape);
+    CHECK(trace(f, {spec(float32, shape)})(none).shape() == shape);
+    CHECK(trace(f, {spec(float32, unknown)})(none).shape() == shape);
+    CHECK(same_bits(layer.running_mean, mean));
+    CHECK(same_bits(layer.running_var, variance));
+    CHECK(layer.num_batches_tracked.value().item<std::int64_t>() == (count += 3));
+  }
+  nn::BatchNorm traced = layer;
+  const Tensor some = random::normal({5, 2});
+  layer(some);
+  trace([&](Tensor x) { return traced(x); }, {spec(float32, {-1, 2})})(some);
+  CHECK_FALSE(same_bits(layer.running_mean, mean));
+  CHECK(same_bits(layer.state_dict(), traced.state_dict()));
+}
+
 TEST_CASE("a tape does not see the running statistics") {
   nn::BatchNorm layer(2);
   GradientTape tape({.persistent = true});

@@ -164,6 +164,26 @@ TEST_CASE("a network is read with its Variables, trained, and written again") {
   CHECK(tuned.parameters().size() == model.parameters().size());
 }
 
+TEST_CASE("transposed convolutions of images of an unknown size come back") {
+  const OnnxFolder folder;
+  random::seed(5);
+  const Tensor filter = random::normal({3, 4, 3, 2});
+  for (const Conv2dTransposeOptions& options :
+       {Conv2dTransposeOptions{}, Conv2dTransposeOptions{.strides = {2, 3}},
+        Conv2dTransposeOptions{.strides = 2, .padding = 1, .output_padding = {1, 0}},
+        Conv2dTransposeOptions{.strides = {3, 2}, .padding = "SAME"},
+        Conv2dTransposeOptions{.padding = 1, .output_padding = 1, .dilations = 2}}) {
+    const auto up =
+        trace([&](Tensor x) { return conv2d_transpose(x, filter, options); }, {spec(float32, {-1, -1, -1, 2})});
+    onnx::save(folder / "up.onnx", {.inputs = {{"x", up.input()}}, .outputs = {{"y", up.output()}}});
+    const Model model = onnx::load(folder / "up.onnx");
+    for (const Shape& shape : {Shape{1, 3, 4, 2}, Shape{2, 5, 2, 2}}) {
+      const Tensor x = random::normal(shape);
+      check_same(model({{"x", x}})[0], up(x), 1e-5);
+    }
+  }
+}
+
 TEST_CASE("branches and loops come back, with their gradients") {
   const OnnxFolder folder;
   const Variable w(tensor<float>({0.5, -0.25, 1.25}), {.name = "w"});

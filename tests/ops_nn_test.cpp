@@ -271,12 +271,32 @@ TEST_CASE("a transposed convolution makes what the convolution turns into its si
   const Tensor x = ones({1, 3, 3, 2});
   CHECK(message(x, ones({2, 2, 1, 3}), {}) == "Expected a tensor of shape [1,3,3,3], but got [1,3,3,2]");
   CHECK(message(x, ones({2, 2, 1, 2}), {.strides = 2, .output_padding = 2}) ==
-        "output_padding must be at least 0 and less than the stride, but is 2 for 2");
+        "output_padding must be at least 0 and less than the stride or the dilation, but is 2 for 2 and 1");
   CHECK(message(x, ones({2, 2, 1, 2}), {.padding = 2}) == "The padding leaves nothing of 4 pixels");
   CHECK(message(x, ones({2, 2, 1, 2}), {.strides = 2, .padding = "SAME", .output_padding = 1}) ==
         "\"SAME\" leaves no room for output_padding");
+  CHECK(message(x, ones({2, 2, 1, 2}), {.padding = "SAME", .output_padding = 1, .dilations = 2}) ==
+        "\"SAME\" leaves no room for output_padding");
   CHECK(message(ones({1, 0, 3, 2}), ones({2, 2, 1, 2}), {}) ==
         "x must not be empty, and the filter's height and width must be known");
+}
+
+TEST_CASE("output_padding is less than the stride or the dilation, and adds zeros to what the filter reaches") {
+  const Tensor filter = scattered({2, 3, 3, 2}), x = scattered({2, 3, 4, 2});
+  for (const std::int64_t stride : {1, 2})
+    for (const std::int64_t more : {0, 1, 2}) {
+      const Conv2dTransposeOptions options{
+          .strides = {stride, 1}, .padding = 1, .output_padding = {more, 1}, .dilations = {3, 2}};
+      const auto f = [&](const Tensor& image) { return conv2d_transpose(image, filter, options); };
+      const Tensor reached = conv2d_transpose(x, filter, {.strides = {stride, 1}, .dilations = {3, 2}});
+      const Tensor whole = pad(reached, {{0, 0}, {0, more}, {0, 1}, {0, 0}});
+      const Tensor expected = whole(all, range(1, -1), range(1, -1));
+      check_same(f(x), expected, 1e-12);
+      check_same(trace(f, {spec(float64, {-1, -1, -1, 2})})(x), expected, 1e-12);
+    }
+  CHECK(message_of<InvalidArgumentError>([&] {
+          conv2d_transpose(x, filter, {.output_padding = {0, 2}, .dilations = 2});
+        }) == "output_padding must be at least 0 and less than the stride or the dilation, but is 2 for 1 and 2");
 }
 
 TEST_CASE("convolutions and pools say what does not fit") {

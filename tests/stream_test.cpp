@@ -255,7 +255,9 @@ TEST_CASE("Stream: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "`count`", counted(3).repeat(-2));
   TAPESTRY_REFUSED(InvalidArgumentError, "`count`", counted(3).take(-1));
   TAPESTRY_REFUSED(InvalidArgumentError, "`count`", counted(3).skip(-1));
-  TAPESTRY_REFUSED(InvalidArgumentError, "`count` of a stream must be at least 4, not 3", counted(3).shard(3, 3));
+  TAPESTRY_REFUSED(InvalidArgumentError, "There is no shard 3 of 3", counted(3).shard(3, 3));
+  TAPESTRY_REFUSED(InvalidArgumentError, "There is no shard -1 of 3", counted(3).shard(3, -1));
+  TAPESTRY_REFUSED(InvalidArgumentError, "`count` of a stream must be at least 1, not 0", counted(3).shard(0, 0));
   TAPESTRY_REFUSED(InvalidArgumentError, "`cycle`",
                    counted(3).interleave([](int) { return counted(1); }, {.cycle = 0}));
 
@@ -264,8 +266,12 @@ TEST_CASE("Stream: what does not fit") {
   };
   TAPESTRY_REFUSED(InvalidArgumentError, "Element 1 of a batch is float32[3], the first one is float32[2]",
                    of_shape({{2}, {3}}).batch(2).collect());
-  TAPESTRY_REFUSED(InvalidArgumentError, "only sizes may differ",
+  TAPESTRY_REFUSED(InvalidArgumentError, "`pad` would make shapes that differ equal",
+                   of_shape({{2}, {3}}).batch(2).collect());
+  TAPESTRY_REFUSED(InvalidArgumentError, "only sizes may differ, with `pad`",
                    of_shape({{2}, {2, 1}}).batch(2, {.pad = 0}).collect());
+  TAPESTRY_REFUSED(InvalidArgumentError, "is int32[2], the first one is float32[2]; elements must have one dtype",
+                   Stream<Tensor>({ones({2}), tensor({1, 2})}).batch(2).collect());
   TAPESTRY_REFUSED(InvalidArgumentError, "empty Tensor",
                    counted(1).map([](int) { return Tensor(); }).batch(2).collect());
 }

@@ -93,7 +93,7 @@ class ErrorWithCode : public Error {
 class TAPESTRY_API InvalidArgumentError : public ErrorWithCode<Code::invalid_argument> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// A run on a server was given up, because its session was closed or the server was stopped.
+/// A run was given up, because its session was closed or the server was stopped.
 class TAPESTRY_API CancelledError : public ErrorWithCode<Code::cancelled> {
   using ErrorWithCode::ErrorWithCode;
 };

@@ -64,7 +64,11 @@ TAPESTRY_API Metadata load_metadata(const std::string& path, Where where = Where
 /// @{
 template <Stateful T>
 void save(const std::string& path, const T& object, const Metadata& metadata = {}, Where where = Where::here()) {
-  save(path, StateDict(object.state_dict()), metadata, where);
+  if constexpr (requires { object.state_dict(where); }) {
+    save(path, StateDict(object.state_dict(where)), metadata, where);
+  } else {
+    save(path, StateDict(object.state_dict()), metadata, where);
+  }
 }
 template <Stateful T>
 void load(const std::string& path, T& object, Where where = Where::here()) {

@@ -242,7 +242,7 @@ class TAPESTRY_API Session {
   class Scope;
   /// While the scope exists, `Tensor::eval` and `Operation::run` of this thread use this session.
   [[nodiscard]] Scope as_default() const;
-  /// Closes the session: later runs throw FailedPreconditionError.
+  /// Closes the session: runs of other threads end with CancelledError, later ones throw FailedPreconditionError.
   void close();
   /// The graph of the session.
   Graph graph() const;

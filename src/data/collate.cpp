@@ -19,6 +19,13 @@ Tensor padded(const Tensor& element, const std::vector<std::int64_t>& sizes, dou
   return is_shorter ? tapestry::pad(element, paddings, {.value = pad}) : element;
 }
 
+/// What would let an element be in a batch with the first one.
+std::string_view advice(const Tensor& element, const Tensor& first) {
+  if (element.dtype() != first.dtype()) return "; elements must have one dtype";
+  if (element.rank() != first.rank()) return "; only sizes may differ, with `pad`";
+  return "; `pad` would make shapes that differ equal";
+}
+
 }  // namespace
 
 Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where where) {
@@ -28,11 +35,11 @@ Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where 
     if (!elements[i]) throw InvalidArgumentError(detail::join("Element ", i, " of a batch is an empty Tensor"), where);
     const Shape &shape = elements[i].shape(), &first = elements[0].shape();
     const bool fits = options.pad ? shape.rank() == first.rank() : shape == first;
-    if (!fits || elements[i].dtype() != elements[0].dtype())
+    const bool has_type = elements[i].dtype() == elements[0].dtype();
+    if (!fits || !has_type)
       throw InvalidArgumentError(
           detail::join("Element ", i, " of a batch is ", elements[i].dtype(), shape, ", the first one is ",
-                       elements[0].dtype(), first,
-                       options.pad ? "; only sizes may differ" : "; `pad` would make shapes that differ equal"),
+                       elements[0].dtype(), first, advice(elements[i], elements[0])),
           where);
     largest.resize(static_cast<std::size_t>(shape.rank()));
     for (int axis = 0; axis < shape.rank(); ++axis) {

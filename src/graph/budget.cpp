@@ -68,11 +68,13 @@ void Budget::require_bytes(std::size_t bytes, const std::string& largest) const 
                                       limits_.bytes, " (GraphLimits::bytes)"));
 }
 
-std::optional<Deadline> Budget::deadline(std::int64_t timeout_in_ms, const std::stop_token& stop) const {
+std::optional<Deadline> Budget::deadline(std::int64_t timeout_in_ms, const std::stop_token& stop,
+                                         const std::stop_token& closing) const {
   const bool limited = limits_.time_in_ms < std::numeric_limits<std::int64_t>::max();
-  if (timeout_in_ms > 0 && (!limited || timeout_in_ms <= limits_.time_in_ms)) return Deadline(timeout_in_ms, {}, stop);
-  if (!limited && !stop.stop_possible()) return {};
-  return Deadline(limits_.time_in_ms, " (GraphLimits::time_in_ms)", stop);
+  if (timeout_in_ms > 0 && (!limited || timeout_in_ms <= limits_.time_in_ms))
+    return Deadline(timeout_in_ms, {}, stop, closing);
+  if (!limited && !stop.stop_possible() && !closing.stop_possible()) return {};
+  return Deadline(limits_.time_in_ms, " (GraphLimits::time_in_ms)", stop, closing);
 }
 
 NodeDeadline::NodeDeadline(const std::optional<Deadline>& deadline)

@@ -22,7 +22,9 @@ class Budget {
   /// Throws ResourceExhaustedError if a plan needs too many bytes. `largest` is the name of its largest tensor.
   void require_bytes(std::size_t bytes, const std::string& largest) const;
   /// The deadline of a run that begins now, by the timeout or the limits, whichever is sooner. A timeout of 0 is none.
-  std::optional<Deadline> deadline(std::int64_t timeout_in_ms, const std::stop_token& stop = {}) const;
+  /// `closing`: of its session.
+  std::optional<Deadline> deadline(std::int64_t timeout_in_ms, const std::stop_token& stop = {},
+                                   const std::stop_token& closing = {}) const;
 
  private:
   GraphLimits limits_ = GraphLimits::none();

@@ -13,28 +13,36 @@
 
 namespace tapestry::detail {
 
-/// The time by which a run must have ended, unless it is cancelled before.
+/// The time by which a run must have ended, unless it is cancelled or its session is closed before.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `cause`: who asked for the deadline, a literal that ends the message.
-  explicit Deadline(std::int64_t milliseconds, std::string_view cause = {}, std::stop_token stop = {})
+  /// `cause`: who asked for the deadline, a literal that ends the message. The largest number of milliseconds is no
+  /// limit. `closing`: tells that the session was closed.
+  explicit Deadline(std::int64_t milliseconds, std::string_view cause = {}, std::stop_token stop = {},
+                    std::stop_token closing = {})
       : milliseconds_(milliseconds),
         cause_(cause),
         stop_(std::move(stop)),
-        end_(Clock::now() + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
+        closing_(std::move(closing)),
+        end_(milliseconds == INT64_MAX ? Clock::time_point::max()
+                                       : Clock::now() + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
 
   Clock::time_point end() const { return end_; }
-  bool has_passed() const { return stop_.stop_requested() || Clock::now() >= end_; }
+  bool has_passed() const {
+    if (stop_.stop_requested() || closing_.stop_requested()) return true;
+    return milliseconds_ < INT64_MAX && Clock::now() >= end_;
+  }
   /// When a thread that waits should look again whether it has passed.
   Clock::time_point next_look() const {
     constexpr std::chrono::milliseconds interval(20);
-    return stop_.stop_possible() ? std::min(end_, Clock::now() + interval) : end_;
+    return stop_.stop_possible() || closing_.stop_possible() ? std::min(end_, Clock::now() + interval) : end_;
   }
   /// `state`: how far the run has come.
   [[noreturn]] void fail(const std::string& state) const {
     if (stop_.stop_requested()) throw CancelledError(join("The run was cancelled: ", state));
+    if (closing_.stop_requested()) throw CancelledError(join("The session was closed: ", state));
     throw DeadlineExceededError(
         join("Timed out waiting for notification: after ", milliseconds_, " ms ", state, cause_));
   }
@@ -45,7 +53,7 @@ class Deadline {
 
   std::int64_t milliseconds_;
   std::string_view cause_;
-  std::stop_token stop_;
+  std::stop_token stop_, closing_;
   Clock::time_point end_;
 };
 

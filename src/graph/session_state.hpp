@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include "core/make_tensor.hpp"
@@ -30,6 +31,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   detail::RemoteSession* remote() const { return remote_.get(); }
   void close() {
     if (!closed_.exchange(true) && remote_) remote_->close();
+    closing_.request_stop();  // runs of other threads end
     const std::lock_guard lock(mutex_);
     plans_.clear();
     substituted_.clear();
@@ -147,7 +149,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
  private:
   Tensors run_here(Prepared& prepared, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
     const std::int64_t timeout = options.timeout_in_ms > 0 ? options.timeout_in_ms : options_.operation_timeout_in_ms;
-    const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(timeout, options.stop);
+    const std::optional<detail::Deadline> deadline =
+        graph_.state()->budget().deadline(timeout, options.stop, closing_.get_token());
     const detail::Deadline* until = deadline ? &*deadline : nullptr;
     if (prepared.absorbed.empty()) return run_plan(plan_for(prepared, values), values, options, until, metadata);
     auto [session, request, rest] = substitute(prepared, values);
@@ -375,6 +378,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   SessionOptions options_;
   std::unique_ptr<detail::RemoteSession> remote_;
   std::atomic<bool> closed_ = false;
+  std::stop_source closing_;
   mutable std::mutex mutex_;
   std::map<std::vector<std::int64_t>, KeptPlan> plans_;
   std::vector<std::pair<std::string, std::shared_ptr<SessionState>>> substituted_;  ///< by the values, oldest first

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <typeinfo>
+#include <unordered_set>
 
 #include <cxxabi.h>
 
@@ -42,7 +43,7 @@ void check_parts(const std::vector<Field>& fields, const std::string& prefix, Wh
 
 /// The fields, for functions that would silently leave out parts that a class has not named. Throws
 /// FailedPreconditionError for such a class.
-std::vector<Field> named_fields_of(const Module& module, Where where = {}) {
+std::vector<Field> named_fields_of(const Module& module, Where where) {
   const Fields fields = const_cast<Module&>(module).fields();
   if (!fields.are_named()) throw_unnamed("", module, where);
   check_parts(fields.list(), "", where);
@@ -67,6 +68,27 @@ void for_each_leaf(const std::vector<Field>& fields, const std::function<void(co
 Variable* variable_in(const Field& field) {
   Variable* const* found = std::get_if<Variable*>(&field.part);
   return found ? *found : nullptr;
+}
+
+/// The same with each Variable and constant once, under its first name: modules may share them.
+void for_each_leaf_once(const std::vector<Field>& fields, const std::function<void(const Field&)>& visit) {
+  std::unordered_set<const void*> seen;
+  for_each_leaf(fields, [&](const Field& leaf) {
+    const Variable* variable = variable_in(leaf);
+    const void* place = variable ? static_cast<const void*>(variable->cell().get()) : std::get<Tensor*>(leaf.part);
+    if (seen.insert(place).second) visit(leaf);
+  });
+}
+
+using NamedModules = std::vector<std::pair<std::string, const Module*>>;
+
+/// Adds a module and its parts to the list, unless they are in it.
+void add_modules(const Module& module, const std::string& name, NamedModules& list) {
+  if (std::any_of(list.begin(), list.end(), [&](const auto& each) { return each.second == &module; })) return;
+  list.emplace_back(name, &module);
+  for (const Field& field : fields_of(module))
+    if (Module* const* part = std::get_if<Module*>(&field.part))
+      add_modules(**part, name.empty() ? field.name : name + "." + field.name, list);
 }
 
 Tensor value_of(const Field& leaf) {
@@ -115,16 +137,16 @@ Fields Module::fields() {
 
 std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
   std::vector<std::pair<std::string, Variable>> found;
-  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
+  for_each_leaf_once(fields_of(*this), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf); variable && variable->trainable())
       found.emplace_back(leaf.name, *variable);
   });
   return found;
 }
 
-std::vector<Variable> Module::parameters() const {
+std::vector<Variable> Module::parameters(Where where) const {
   std::vector<Variable> found;
-  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) {
+  for_each_leaf_once(named_fields_of(*this, where), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf); variable && variable->trainable()) found.push_back(*variable);
   });
   return found;
@@ -132,7 +154,7 @@ std::vector<Variable> Module::parameters() const {
 
 std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
   std::vector<std::pair<std::string, Tensor>> found;
-  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
+  for_each_leaf_once(fields_of(*this), [&](const Field& leaf) {
     const Variable* variable = variable_in(leaf);
     if (!variable || !variable->trainable()) found.emplace_back(leaf.name, value_of(leaf));
   });
@@ -140,13 +162,8 @@ std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
 }
 
 std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
-  std::vector<std::pair<std::string, const Module*>> found{{"", this}};
-  for (const Field& field : fields_of(*this)) {
-    Module* const* part = std::get_if<Module*>(&field.part);
-    if (!part) continue;
-    for (const auto& [name, module] : (*part)->named_modules())
-      found.emplace_back(name.empty() ? field.name : field.name + "." + name, module);
-  }
+  NamedModules found;
+  add_modules(*this, "", found);
   return found;
 }
 
@@ -156,9 +173,9 @@ std::int64_t Module::parameter_count() const {
   return count;
 }
 
-StateDict Module::state_dict() const {
+StateDict Module::state_dict(Where where) const {
   StateDict state;
-  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
+  for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
   return state;
 }
 
@@ -224,8 +241,8 @@ void Module::train(bool on) {
     if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->train(on);
 }
 
-void Module::freeze(bool on) {
-  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) {
+void Module::freeze(bool on, Where where) {
+  for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
     if (leaf.is_parameter) variable_in(leaf)->cell()->trainable = !on;
   });
 }

@@ -86,7 +86,7 @@ std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
       rows.push_back({name.empty() ? "-" : name, type_name(*part), shapes.of(*part), grouped(count)});
   }
   std::int64_t bytes = 0;
-  for (const auto& [name, value] : module.state_dict())
+  for (const auto& [name, value] : module.state_dict(where))
     bytes += static_cast<std::int64_t>(tapestry::detail::nbytes(value));
   return table_of(rows) + join(type_name(module), ": ", grouped(module.parameter_count()), " parameters, ",
                                grouped(bytes), " bytes with all buffers\n");

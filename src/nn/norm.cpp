@@ -40,9 +40,15 @@ void BatchNorm::learn(const Tensor& count, const Tensor& mean, const Tensor& var
   const double old_part = 1 - options_.momentum, new_part = options_.momentum;
   // Where all ranks together have one value per channel, the variance is 0.
   const Tensor unbiased = variance * (count / maximum(count - 1, 1));
-  Variable running[] = {running_mean, running_var}, batches = num_batches_tracked;
-  running[0].assign(old_part * running[0] + new_part * mean);
-  running[1].assign(old_part * running[1] + new_part * unbiased);
+  // A batch without values has neither a mean nor a variance, so that there is nothing to learn from it.
+  const Tensor has_values = greater(count, 0);
+  const auto move = [&](Variable running, const Tensor& to) {
+    const Tensor before = running;
+    running.assign(where(has_values, old_part * before + new_part * to, before));
+  };
+  move(running_mean, mean);
+  move(running_var, unbiased);
+  Variable batches = num_batches_tracked;
   batches.assign_add(1);
 }
 

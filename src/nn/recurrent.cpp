@@ -124,6 +124,14 @@ Recurrent::Scan Recurrent::step_by_step(Cell cell) {
 
 namespace {
 
+/// The lengths of sequences of x [batch, time, ...]. A graph that does not know them yet checks them when it runs: a
+/// length that there is not is an index that there is not.
+Tensor checked(const Tensor& lengths, const Tensor& x) {
+  if (!lengths.is_symbolic() && x.shape()[1].is_known()) return lengths;
+  const TensorOptions options{.dtype = lengths.dtype()};
+  return lengths * gather(concat({ones({x.shape()[1]}, options), ones({1}, options)}), lengths);
+}
+
 /// Which elements of x [batch, time, ...] belong to sequences of these lengths: bool [batch, time, 1].
 Tensor in_use(const Tensor& x, const Tensor& lengths) {
   const Tensor steps = positions_along(ones_like(x).cast(int64), 1);
@@ -134,9 +142,7 @@ Tensor in_use(const Tensor& x, const Tensor& lengths) {
 /// `first` [batch, hidden] where the length is 0.
 Tensor state_at_end(const Tensor& states, const Tensor& first, const Tensor& lengths) {
   const Tensor length = expand_dims(lengths.cast(int64), {1, 2});
-  // A length below 0 becomes an index that there is not.
-  const Tensor index =
-      broadcast_to(where(equal(length, 0), length, length - 1), {states.shape()[0], 1, states.shape()[2]});
+  const Tensor index = broadcast_to(maximum(length - 1, 0), {states.shape()[0], 1, states.shape()[2]});
   return where(expand_dims(greater(lengths, 0), 1), squeeze(take_along_axis(states, index, 1), 1), first);
 }
 
@@ -168,7 +174,7 @@ Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& g
   return blamed([&] {
     check(x, initial, given_lengths);
     Tensor output = options_.batch_first ? x.tensor() : transpose(x, {1, 0, 2});
-    const Tensor lengths = given_lengths ? reshape_like(given_lengths, output(all, 0, 0)) : Tensor();
+    const Tensor lengths = given_lengths ? reshape_like(checked(given_lengths, output), output(all, 0, 0)) : Tensor();
     // What the padding holds must not reach the weights: the gradient of an output that is left out is 0, but 0 times
     // infinity is none.
     if (lengths) output = tapestry::where(in_use(output, lengths), output, 0.0);

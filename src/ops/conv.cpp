@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/batching.hpp"
 #include "ops/window.hpp"
 #include "tapestry/ops/array.hpp"
@@ -164,19 +166,30 @@ struct Growth {
   std::int64_t result() const { return add_sizes(multiply_sizes(size, stride), beyond); }
 };
 
+/// Takes from an output_padding what is no less than a stride: zeros behind the image make the result as much larger.
+Tensor with_zeros_behind(const Tensor& image, const Shape& filter, Conv2dTransposeOptions& options) {
+  std::vector<Padding> paddings(4);
+  const auto take = [&](int axis, std::int64_t& more, std::int64_t stride, std::int64_t dilation) {
+    if (image.shape().sizes()[axis] == 0 || filter.sizes()[axis - 1] < 1)
+      throw InvalidArgumentError("x must not be empty, and the filter's height and width must be known");
+    if (more < 0 || more >= std::max(stride, dilation))
+      throw InvalidArgumentError(detail::join("output_padding must be at least 0 and less than the stride or the ",
+                                              "dilation, but is ", more, " for ", stride, " and ", dilation));
+    if (options.padding.scheme() == "SAME" && more > 0)
+      throw InvalidArgumentError("\"SAME\" leaves no room for output_padding");
+    paddings[static_cast<std::size_t>(axis)].after = more / stride;
+    more %= stride;
+  };
+  take(1, options.output_padding.height, options.strides.height, options.dilations.height);
+  take(2, options.output_padding.width, options.strides.width, options.dilations.width);
+  return paddings[1].after + paddings[2].after > 0 ? pad(image, paddings) : image;
+}
+
 Growth growth_along(int axis, const Shape& image, const Shape& filter, const Conv2dTransposeOptions& options) {
   const auto along = [axis](const Size2d& both) { return axis == 1 ? both.height : both.width; };
   const std::int64_t stride = along(options.strides), more = along(options.output_padding);
   const std::int64_t window = filter.sizes()[axis - 1];
-  if (image.sizes()[axis] == 0 || window < 1)
-    throw InvalidArgumentError("x must not be empty, and the filter's height and width must be known");
-  if (more < 0 || more >= stride)
-    throw InvalidArgumentError(
-        detail::join("output_padding must be at least 0 and less than the stride, but is ", more, " for ", stride));
-  if (options.padding.scheme() == "SAME") {
-    if (more > 0) throw InvalidArgumentError("\"SAME\" leaves no room for output_padding");
-    return {image.sizes()[axis], stride};
-  }
+  if (options.padding.scheme() == "SAME") return {image.sizes()[axis], stride};
   const Ints& widths = options.padding.widths();
   const auto first = static_cast<std::size_t>(2 * axis);
   const std::int64_t cut = widths.empty() ? 0 : add_sizes(widths[first], widths[first + 1]);
@@ -216,10 +229,12 @@ Tensor conv2d(In x, In filter, const Conv2dOptions& options, std::string_view na
 Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options, std::string_view name) {
   return blaming("conv2d_transpose", x.where(), [&] {
     const Attrs attrs = attrs_of(options);
-    const Tensor image = as_floats(x), weights = as_floats(filter);
-    require_image_and_filter(image, weights);
-    const Growth height = growth_along(1, image.shape(), weights.shape(), options);
-    const Growth width = growth_along(2, image.shape(), weights.shape(), options);
+    const Tensor given = as_floats(x), weights = as_floats(filter);
+    require_image_and_filter(given, weights);
+    Conv2dTransposeOptions rest = options;
+    const Tensor image = with_zeros_behind(given, weights.shape(), rest);
+    const Growth height = growth_along(1, image.shape(), weights.shape(), rest);
+    const Growth width = growth_along(2, image.shape(), weights.shape(), rest);
     const std::int64_t channels = weights.shape().sizes()[2];
     if (channels < 0) throw InvalidArgumentError("The filter's output channels must be known");
     const Tensor result_like = like_transposed(image, height, width, multiply_sizes(channels, options.groups));

@@ -128,7 +128,7 @@ void ModelStore::load(const ModelConfig& config, std::int64_t number, const fs::
     version.servable = std::make_shared<Servable>(config.name, number, folder, options_.models);
     log(detail::join("Serving version ", number, " of ", config.name));
   } catch (const Error& error) {
-    failed(error.code(), error.message());
+    failed(error.code(), for_clients(error.message()));
   } catch (const std::exception& error) {
     failed(Code::internal, error.what());
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <new>
 #include <set>
+#include <variant>
 
+#include "io/tensorflow/graph_def.hpp"
 #include "serve/proto_tensor.hpp"
 #include "serve/rest.hpp"
 
@@ -56,6 +58,16 @@ ModelSpec used(const Servable& model, const std::string& signature) {
   return {.name = model.name(), .choice = {.version = model.version(), .label = {}}, .signature = signature};
 }
 
+/// Throws InvalidArgumentError unless an input has the signature's type: no number becomes a less exact one. `place`:
+/// the input's among the inputs.
+void require_type(const std::variant<Tensor, Texts>& value, TypeNumber type, std::size_t place) {
+  const Tensor* tensor = std::get_if<Tensor>(&value);
+  const DType due = dtype_of(type);
+  if (!tensor || due == DType::unknown || tensor->dtype() == due) return;
+  throw InvalidArgumentError(detail::join("Expects arg[", place, "] to be ", type_name(type), " but ",
+                                          type_name(io::code_of(tensor->dtype()).value), " is provided"));
+}
+
 /// The inputs that a signature has. Throws InvalidArgumentError for others.
 NamedValues inputs_of(const PredictRequest& request, const SignatureInfo& signature) {
   const auto& given = request.inputs;
@@ -72,7 +84,9 @@ NamedValues inputs_of(const PredictRequest& request, const SignatureInfo& signat
           detail::join("Signature input alias: ", name, "(feed name: ", info.name,
                        ") not found in request and no default value provided. Inputs expected to be in the request ",
                        listed(given), ", or default input alias set: "));
-    inputs.emplace(name, read_value(name, found->second));
+    std::variant<Tensor, Texts> value = read_value(name, found->second);
+    require_type(value, info.type, inputs.size());
+    inputs.emplace(name, std::move(value));
   }
   return inputs;
 }
@@ -259,8 +273,9 @@ std::string RpcApi::reload(std::string_view bytes) const {
     const std::vector<VersionStatus> versions = models_.known(each.name);
     const auto is_served = [](const VersionStatus& version) { return version.state == VersionState::available; };
     if (std::none_of(versions.begin(), versions.end(), is_served))
-      throw FailedPreconditionError("The model " + each.name + " has no version that can be served" +
-                                    (versions.empty() ? "" : ": " + versions.front().message));
+      throw FailedPreconditionError(
+          "The model " + each.name + " has no version that can be served" +
+          (versions.empty() || versions.front().message.empty() ? "" : ": " + versions.front().message));
   }
   return write_reload_response();
 }

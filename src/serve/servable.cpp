@@ -8,6 +8,15 @@
 
 namespace tapestry::serve {
 
+std::string for_clients(std::string text) {
+  constexpr std::string_view begin = " (GraphLimits::";
+  for (std::size_t at; (at = text.find(begin)) != std::string::npos;) {
+    const std::size_t end = text.find(')', at);
+    text.erase(at, end == std::string::npos ? end : end + 1 - at);
+  }
+  return text;
+}
+
 Servable::Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
                    const ServableOptions& options)
     : name_(std::move(name)), version_(version), model_(folder), runners_(model_.graph()) {
@@ -42,9 +51,15 @@ std::string Servable::svg(const std::string& signature) const {
 NamedValues Servable::run(const std::string& signature, const NamedValues& inputs, Deadline deadline) const {
   RequestTexts texts(model_.texts());
   const NamedTensors tensors = model_.tensors_of(signature, inputs, texts);
-  return model_.values_of(
-      signature, batcher_ ? batcher_->run(signature, tensors, deadline) : run_alone(signature, tensors, deadline),
-      texts);
+  try {
+    return model_.values_of(
+        signature, batcher_ ? batcher_->run(signature, tensors, deadline) : run_alone(signature, tensors, deadline),
+        texts);
+  } catch (const ResourceExhaustedError& error) {
+    throw ResourceExhaustedError(for_clients(error.message()));
+  } catch (const DeadlineExceededError& error) {
+    throw DeadlineExceededError(for_clients(error.message()));
+  }
 }
 
 NamedTensors Servable::run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const {

@@ -19,6 +19,9 @@ struct ServableOptions {
   std::chrono::milliseconds run_timeout{30'000};  ///< a run that takes longer is ended
 };
 
+/// The text of an error for clients: without the name of the limit in Tapestry's C++ interface.
+std::string for_clients(std::string text);
+
 /// One version of a model in memory. Its functions may be called from several threads.
 class Servable {
  public:

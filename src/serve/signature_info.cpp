@@ -108,7 +108,7 @@ std::string enum_name(TypeNumber type) {
 
 std::string type_name(TypeNumber type) {
   const Type* known = type_of(type);
-  return known ? std::string(known->name) : "type " + std::to_string(type);
+  return known ? std::string(known->name) : std::to_string(type);
 }
 
 DType dtype_of(TypeNumber type) {

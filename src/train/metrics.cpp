@@ -36,9 +36,20 @@ void require_equal_shapes(const Tensor& predictions, const Tensor& labels, Where
 /// Scores have one axis more than labels, the classes.
 bool are_scores(const Tensor& predictions, const Tensor& labels) { return predictions.rank() == labels.rank() + 1; }
 
+/// Probabilities [..., 1] are often meant where scores of classes are taken.
+void require_several_classes(const Tensor& scores, const Tensor& labels, Where where) {
+  if (scores.shape().sizes().back() != 1) return;
+  throw InvalidArgumentError(
+      join("Predictions ", scores.shape(), " for labels ", labels.shape(),
+           " are scores of a single class; probabilities of one of two classes have the shape ", "of the labels"),
+      where);
+}
+
 /// Scores [..., classes] become classes [...]; what is not scores must have the shape of the labels.
 Tensor classes_of(const Tensor& predictions, const Tensor& labels, Where where) {
-  const Tensor classes = are_scores(predictions, labels) ? argmax(predictions, -1) : predictions;
+  const bool scores = are_scores(predictions, labels);
+  if (scores) require_several_classes(predictions, labels, where);
+  const Tensor classes = scores ? argmax(predictions, -1) : predictions;
   require_equal_shapes(classes, labels, where);
   return classes.cast(int64);
 }
@@ -143,6 +154,7 @@ void TopKAccuracy::update(In labels, In scores, const Tensor& weights) {
     throw InvalidArgumentError(join("Scores of classes have one axis more than the labels, but their shapes are ",
                                     x.shape(), " and ", y.shape()),
                                scores.where());
+  require_several_classes(x, y, scores.where());
   const Tensor at_label = take_along_axis(x, expand_dims(y, -1), -1);
   const Tensor larger = reduce_sum(greater(x, at_label).cast(int64), -1);
   const Tensor is_finite = squeeze(equal(at_label - at_label, 0.0), -1);

@@ -192,6 +192,16 @@ TEST_CASE("what is wrong is told with TensorFlow Serving's codes and texts") {
             "INVALID_ARGUMENT: The input x of shape [1099511627776] repeats one element, too many times"},
            {"Predict", predict_request(model_spec("half"), {{"x", tensor_proto(6, {1}, [](auto&) {})}}),
             "UNIMPLEMENTED: The input x is of type int8, which tensors do not have"},
+           {"Predict", predict_request(model_spec("half"), {{"x", tensor_proto(99, {1}, [](auto&) {})}}),
+            "UNIMPLEMENTED: The input x is of type 99, which tensors do not have"},
+           {"Predict",
+            predict_request(model_spec("half"),
+                            {{"x", tensor_proto(2, {1}, [](auto& tensor) { tensor.add_double(6, 0.1); })}}),
+            "INVALID_ARGUMENT: Expects arg[0] to be float but double is provided"},
+           {"Predict",
+            predict_request(model_spec("two"),
+                            {{"a", a}, {"b", tensor_proto(9, {1, 2}, [](auto& tensor) { tensor.add_int64(10, 5); })}}),
+            "INVALID_ARGUMENT: Expects arg[1] to be int32 but int64 is provided"},
            {"Predict", "no message", "INVALID_ARGUMENT: The request is no message of this method, or damaged"},
            {"Predict", predict_request(model_spec("half"), {{"x", x}}).substr(0, 12),
             "INVALID_ARGUMENT: The request is no message of this method, or damaged"},
@@ -225,6 +235,10 @@ TEST_CASE("what is wrong is told with TensorFlow Serving's codes and texts") {
   }
   CHECK(models().ask("Predict", half(model_spec("half")), std::chrono::steady_clock::now()) ==
         "DEADLINE_EXCEEDED: Timed out before the request was answered");
+  // Clients do not see the names of C++.
+  CHECK(for_clients("The run takes 9 bytes; it may take 5 (GraphLimits::bytes)") ==
+        "The run takes 9 bytes; it may take 5");
+  CHECK(for_clients("A limit (of ours)") == "A limit (of ours)");
 }
 
 TEST_CASE("versions, labels, signatures and filters choose") {

@@ -26,8 +26,8 @@ struct CsvOptions {
   /// The element types of columns. A column without an entry is int64 if all its fields are integers, float64 if all
   /// are numbers, and text otherwise.
   std::map<std::string, DType> types = {};
-  /// The fields without quotes that mean "unknown".
-  std::vector<std::string> missing = {""};
+  /// The fields without quotes that mean "unknown", besides empty ones.
+  std::vector<std::string> missing = {};
   /// The number that replaces unknown fields in columns of numbers. If it is not an integer, such as NaN, a column of
   /// integers with unknown fields becomes float64. Without this number, unknown fields are errors there. Unknown fields
   /// in columns of text become "".

@@ -212,8 +212,8 @@ class Stream : public StreamPosition {
   /// Every `count`-th element from number `index` on: the part of one of `count` workers.
   Stream shard(std::int64_t count, std::int64_t index, Where where = Where::here()) const {
     stages::require_at_least(1, "count", count, where);
-    stages::require_at_least(0, "index", index, where);
-    stages::require_at_least(index + 1, "count", count, where);
+    if (index < 0 || index >= count)
+      throw InvalidArgumentError(detail::join("There is no shard ", index, " of ", count), where);
     return slice(index, count, INT64_MAX);
   }
   /// The same for a Shard, such as `world.shard()`.

@@ -165,10 +165,11 @@ class TAPESTRY_API Module {
   /// The text that errors show after the name of the class, such as "8, 9" of a Dense(8, 9). By default it is empty.
   virtual std::string size_text() const { return {}; }
 
-  /// Handles to all parameters that are not frozen, including those of parts, in the order of the fields. Throws
+  /// Handles to all parameters that are not frozen, including those of parts, in the order of the fields; one that is
+  /// reached twice counts once, by its first name. Throws
   /// FailedPreconditionError when the class, or that of a part that holds modules, has not named its parts by
   /// TAPESTRY_FIELDS. A module without parts writes TAPESTRY_FIELDS().
-  std::vector<Variable> parameters() const;
+  std::vector<Variable> parameters(Where where = Where::here()) const;
   /// The same with their names, "hidden.weight".
   std::vector<std::pair<std::string, Variable>> named_parameters() const;
   /// The buffers, constants and frozen parameters, with their names and values.
@@ -180,7 +181,7 @@ class TAPESTRY_API Module {
 
   /// The values of all parameters, buffers and constants. Further training does not change these tensors. Throws
   /// FailedPreconditionError when the class has not named its parts.
-  StateDict state_dict() const;
+  StateDict state_dict(Where where = Where::here()) const;
   /// Sets all values. Values of another type are converted, but floats are never converted to integers. Throws
   /// FailedPreconditionError when the class has not named its parts. Throws InvalidArgumentError, with a list of all
   /// problems, when the state lacks an entry, has one too many, or has one of the wrong shape or type; then nothing has
@@ -206,8 +207,8 @@ class TAPESTRY_API Module {
   /// `parameters()`, tapes do not watch them by themselves, and `minimize` without a list does not change them. They
   /// are still saved.
   /// @{
-  void freeze(bool on = true);
-  void unfreeze() { freeze(false); }
+  void freeze(bool on = true, Where where = Where::here());
+  void unfreeze(Where where = Where::here()) { freeze(false, where); }
   /// @}
 
  protected:

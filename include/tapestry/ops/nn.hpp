@@ -101,7 +101,7 @@ struct Conv2dTransposeOptions {
   /// The border of the convolution, which here is cut off the result.
   Padding2d padding = "VALID";
   /// Additional rows below and columns on the right of the result, which no window needs to reach. It must be less than
-  /// the stride.
+  /// the stride or the dilation.
   Size2d output_padding = 0;
   /// The distance in the result between neighbouring elements of the filter.
   Size2d dilations = 1;

@@ -84,22 +84,39 @@ StateDict state_of(const std::string& part, const StateDict& tensors) {
   return state;
 }
 
+/// Loads the state of a part. Errors name the part.
+void load_part(const std::string& name, const StateRef& part, const StateDict& state, const std::string& path,
+               Where where) {
+  try {
+    part.load_state_dict(state, where);
+  } catch (Error& error) {
+    Error named(error.code(), detail::join("The state of '", name, "' in ", path, ": ", error.message()));
+    named.locate(error.op(), error.node(), error.where());
+    error = named;  // assigns the base only: the exception keeps its class
+    throw;
+  }
+}
+
 void restore_parts(const std::map<std::string, StateRef>& parts, const StateDict& tensors, const std::string& path,
                    Where where) {
-  std::vector<std::pair<StateRef, StateDict>> next, before;
+  struct Part {
+    const std::string& name;
+    const StateRef& ref;
+    StateDict next, before;
+  };
+  std::vector<Part> list;
   for (const auto& [name, part] : parts) {
     StateDict now = part.state_dict(), state = state_of(name, tensors);
     if (state.empty() && !now.empty())
       throw InvalidArgumentError(detail::join(path, " holds no state for '", name, "'"), where);
-    next.emplace_back(part, std::move(state));
-    before.emplace_back(part, std::move(now));
+    list.push_back({name, part, std::move(state), std::move(now)});
   }
-  for (std::size_t i = 0; i < next.size(); ++i) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
     try {
-      next[i].first.load_state_dict(next[i].second, where);
+      load_part(list[i].name, list[i].ref, list[i].next, path, where);
     } catch (...) {
       // The part that has thrown is restored, too: it may have loaded some of its tensors.
-      for (std::size_t k = 0; k <= i; ++k) before[k].first.load_state_dict(before[k].second, where);
+      for (std::size_t k = 0; k <= i; ++k) list[k].ref.load_state_dict(list[k].before, where);
       throw;
     }
   }
@@ -116,7 +133,12 @@ StateRef::StateRef(Variable* variable)
       set_([variable](const StateDict& state, Where where) {
         const ExecuteNow now;
         const PauseRecording pause;
-        variable->assign(In(single(state, variable->dtype(), where), where));
+        const Tensor& value = single(state, variable->dtype(), where);
+        if (value.shape() != variable->shape())
+          throw InvalidArgumentError(detail::join("It is ", value.dtype(), value.shape(), ", the variable '",
+                                                  variable->name(), "' is ", variable->dtype(), variable->shape()),
+                                     where);
+        variable->assign({value, where});
       }) {}
 
 const Tensor& StateRef::single(const StateDict& state, DType dtype, Where where) {

@@ -68,7 +68,8 @@ class Splitter {
     std::string_view field = rest_.substr(0, size);
     rest_.remove_prefix(size);
     while (!field.empty() && is_space(field.back())) field.remove_suffix(1);
-    const bool unknown = std::find(options_.missing.begin(), options_.missing.end(), field) != options_.missing.end();
+    const auto& missing = options_.missing;
+    const bool unknown = field.empty() || std::find(missing.begin(), missing.end(), field) != missing.end();
     return unknown ? std::string_view() : field;
   }
 

@@ -163,6 +163,15 @@ Conv2D real Transpose[perm={0,2,3,1}](Conv[strides=@steps,dilations=@spread,pads
 Conv2DBackpropInput real +rest Transpose[perm={0,2,3,1}](
   ConvTranspose[strides=@steps,dilations=@spread,pads=@pads,output_padding=@rest,group=@groups/1](
   Transpose[perm={0,3,1,2}](c), Transpose[perm={3,2,0,1}](b)))
+Conv2DBackpropInput real +pads
+  y = ConvTranspose[strides=@steps,dilations=@spread,pads=@pads,output_padding=@most,group=@groups/1](
+  Transpose[perm={0,3,1,2}](c), Transpose[perm={3,2,0,1}](b));
+  Transpose[perm={0,2,3,1}](Slice(y, {0,0}, Shape[start=1,end=3](a), {2,3}))
+Conv2DBackpropInput real +auto s = Shape[start=1,end=3](a);
+  p = Div(Max(Sub(@reach, Add(Mod(Sub(s, 1:int), @steps), 1:int)), 0:int), 2:int);
+  y = ConvTranspose[strides=@steps,dilations=@spread,output_padding=@most,group=@groups/1](
+  Transpose[perm={0,3,1,2}](c), Transpose[perm={3,2,0,1}](b));
+  Transpose[perm={0,2,3,1}](Slice(y, p, Add(p, s), {2,3}))
 Conv2DBackpropFilter real +whole w = Conv[strides=@spread,dilations=@steps,pads=@pads](
   Transpose[perm={3,0,1,2}](a), Transpose[perm={3,0,1,2}](c));
   Transpose[perm={2,3,0,1}](Slice(w, {0,0}, @window, {2,3}))
@@ -435,13 +444,15 @@ void compute_window(OnnxWriter& w) {
   const auto* groups = node.attrs().find<std::int64_t>("groups");
   const auto& scheme = node.attr<std::string>("padding");
   const Shape &image = w.shape(), &filter = pool ? image : w.shape(1);
-  Ints window, pads(4), rest;
+  Ints window, pads(4), reaches, rest, most;
   bool known = true;
   for (std::size_t i = 0; i < 2; ++i) {
     const std::int64_t size = image.sizes()[i + 1], stride = strides[i + 1];
     const std::int64_t dilation = dilations ? (*dilations)[i + 1] : 1;
     window.push_back(pool ? (*pool)[i + 1] : filter.sizes()[i]);
     const std::int64_t reach = (window[i] - 1) * dilation + 1;
+    reaches.push_back(reach);
+    most.push_back(stride - 1);
     if (scheme == "EXPLICIT") {
       const Ints& widths = node.attr<Ints>("explicit_paddings");
       pads[i] = widths[2 * i + 2];
@@ -456,11 +467,14 @@ void compute_window(OnnxWriter& w) {
       pads[i + 2] = total - total / 2;
     }
     // The pixels that no window reaches.
-    if (size >= 0 && window[i] >= 0) rest.push_back((size + pads[i] + pads[i + 2] - reach) % stride);
+    if (window[i] >= 0 && (size >= 0 || stride == 1))
+      rest.push_back(stride == 1 ? 0 : (size + pads[i] + pads[i + 2] - reach) % stride);
   }
   w.set("steps", Ints{strides[1], strides[2]});
   if (dilations) w.set("spread", Ints{(*dilations)[1], (*dilations)[2]});
   w.set("window", window);
+  w.set("reach", reaches);
+  w.set("most", most);
   if (known) {
     w.set("pads", pads);
   } else {
