@@ -93,9 +93,15 @@ TEST_CASE("as references, values that are read before a change outlive it") {
   const Tensor now = v.assign(old * 10.0 + 1.0), later = other.assign_add(beside * 2.0);
   const auto after = control_dependencies({now.op()});
   kept.assign(old);
+  // Two changes that need each other's value of before.
+  const Variable a(1.0, {.name = "a"}), b(2.0, {.name = "b"});
+  const Tensor from_a = a.value(), from_b = b.value();
+  a.assign(from_a + from_b);
+  b.assign(from_a * from_b);
   const std::string written = graph.as_graph_def({.variables = VariableStyle::reference});
   CHECK(def_of(written, old_name).op == "DeepCopy");
   CHECK(def_of(written, beside.op().name()).op == "Identity");
+  for (const Tensor& each : {from_a, from_b}) CHECK(def_of(written, each.op().name()).op == "DeepCopy");
   CHECK(def_of(graph.as_graph_def(), old_name).op == "ReadVariableOp");
   const std::string again = Graph::from_graph_def(written).as_graph_def({.variables = VariableStyle::reference});
   CHECK(def_of(again, old_name).op == "Identity");

@@ -111,7 +111,7 @@ Node* Importer::find(std::string_view name) {
 std::vector<std::pair<std::string, Tensors>> Importer::several_outputs() {
   std::vector<std::pair<std::string, Tensors>> found;
   for (const Entry* each : file_.in_order())
-    if (each->outputs.size() > 1) found.emplace_back(each->def->name, each->outputs);
+    if (each->outputs.size() > 1 && !each->def->flow) found.emplace_back(each->def->name, each->outputs);
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -13,7 +14,8 @@ using detail::Node;
 
 class Finder {
  public:
-  Finder(const GraphState& graph, const std::vector<char>& kept) : consumers_(graph.size()), is_after_(graph.size()) {
+  Finder(const GraphState& graph, const std::vector<char>& kept)
+      : consumers_(graph.size()), is_after_(graph.size()), needed_for_(graph.size()) {
     for (std::size_t i = 0; i < graph.size(); ++i) {
       const Node& node = graph.node(i);
       if (!kept[i]) continue;
@@ -25,18 +27,23 @@ class Finder {
         if (is_after_[needed.index] || changes_variables(needed)) is_after_[i] = 1;
       });
     }
+    for (const Node* change : changes_) {
+      before_.push_back(needed_by(*change));
+      const std::vector<char> own = needed_by(*change, true);
+      for (std::size_t i = 0; i < graph.size(); ++i)
+        if (own[i]) needed_for_[i] = needed_for_[i] && needed_for_[i] != step_of(*change) ? &several : step_of(*change);
+    }
   }
 
   std::unordered_set<const Node*> find() const {
     std::unordered_set<const Node*> overwritten;
-    for (const Node* change : changes_) {
-      const std::vector<Variable>& changed = *change->attr<VariablesRef>("variables");
-      const std::vector<char> before = needed_by(*change);
+    for (std::size_t i = 0; i < changes_.size(); ++i) {
+      const std::vector<Variable>& changed = *changes_[i]->attr<VariablesRef>("variables");
       for (const Node* read : reads_) {
         const Variable& variable = read->attr<VariablesRef>("variables")->front();
         const bool is_changed =
             std::any_of(changed.begin(), changed.end(), [&](const Variable& each) { return each.is(variable); });
-        if (is_changed && before[read->index] && has_reader_after(*read, before)) overwritten.insert(read);
+        if (is_changed && before_[i][read->index] && has_late_reader(*read, i)) overwritten.insert(read);
       }
     }
     return overwritten;
@@ -53,8 +60,8 @@ class Finder {
     for (const Node* control : node.control_inputs) visit(*control);
   }
 
-  /// By node, whether this one waits for it; it waits for itself.
-  std::vector<char> needed_by(const Node& node) const {
+  /// By node, whether this one waits for it; it waits for itself. `alone`: not for what other changes need.
+  std::vector<char> needed_by(const Node& node, bool alone = false) const {
     std::vector<char> needed(consumers_.size());
     std::vector<const Node*> pending{&node};
     needed[node.index] = 1;
@@ -62,21 +69,32 @@ class Finder {
       const Node& next = *pending.back();
       pending.pop_back();
       for_each_needed(next, [&](const Node& input) {
+        if (alone && changes_variables(input)) return;
         if (!std::exchange(needed[input.index], 1)) pending.push_back(&input);
       });
     }
     return needed;
   }
 
-  /// Whether a node that waits for a change reads the memory of a value: it has the value, or a view of it, as an
-  /// input. `before`: the nodes for which the change waits.
-  bool has_reader_after(const Node& read, const std::vector<char>& before) const {
+  /// What a change is a part of: itself, or a step of an optimizer, whose updates wait for all of its gradients.
+  static const void* step_of(const Node& change) {
+    for (const Tensor& input : change.inputs())
+      if (const Node* numbers = detail::endpoint_of(input).node; &numbers->op() == &learning_rate_op) return numbers;
+    return &change;
+  }
+
+  /// Whether a node for which a change does not wait reads the memory of a value before or after it: it has the value,
+  /// or a view of it, as an input. What nothing else waits for runs only where somebody asks for it beside the change.
+  bool has_late_reader(const Node& read, std::size_t change) const {
+    const void* step = step_of(*changes_[change]);
     std::vector<const Node*> pending{&read};
     while (!pending.empty()) {
       const Node& next = *pending.back();
       pending.pop_back();
       for (const Node* each : consumers_[next.index]) {
-        if (!before[each->index] && is_after_[each->index]) return true;
+        const void* needed_for = needed_for_[each->index];
+        if (!before_[change][each->index] && (is_after_[each->index] || (needed_for && needed_for != step)))
+          return true;
         if (each->op().view) pending.push_back(each);
       }
     }
@@ -85,7 +103,10 @@ class Finder {
 
   std::vector<std::vector<const Node*>> consumers_;  ///< by node
   std::vector<char> is_after_;                       ///< by node, whether it waits for a change
+  std::vector<const void*> needed_for_;              ///< by node, the step that needs it, or `several`
   std::vector<const Node*> reads_, changes_;
+  std::vector<std::vector<char>> before_;  ///< by change, the nodes for which it waits
+  static constexpr char several = 0;
 };
 
 }  // namespace
