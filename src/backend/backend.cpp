@@ -36,6 +36,10 @@ std::unique_ptr<DeviceGroup> Backend::join_group(const std::string&, int, int) {
   return nullptr;
 }
 
+void Backend::copy_each(const Tensors& from, const Tensors& to) {
+  for (std::size_t i = 0; i < to.size(); ++i) copy(from[i], to[i]);
+}
+
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());

@@ -154,6 +154,8 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// y = x, converted to y's dtype (floats to integers towards zero; to bool: x != 0) and broadcast to y's shape. y may
   /// be a strided view.
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
+  /// Copies from[i] to to[i], as `copy` does, for every i. No tensor of `to` overlaps another of them or one of `from`.
+  virtual void copy_each(const Tensors& from, const Tensors& to);
   /// The elements in row-major order without gaps: x itself if it is contiguous, else a copy that no tape sees.
   Tensor contiguous(const Tensor& x);
   /// A contiguous copy, which may be changed and which no tape sees.

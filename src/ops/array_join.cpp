@@ -48,6 +48,25 @@ Shape joined_shape(const Call& call, std::size_t first) {
   return checked(shape);
 }
 
+/// Views of the parts of x that lie one after another along an axis, and have the sizes of `like` there.
+Tensors parts_of(const Tensor& x, int axis, const Tensors& like) {
+  Tensors parts;
+  std::int64_t begin = 0;
+  for (const Tensor& each : like) {
+    const std::int64_t size = each.shape().sizes()[axis];
+    parts.push_back(view_part(x, axis, begin, size));
+    begin += size;
+  }
+  return parts;
+}
+
+/// Views of x at each index of an axis.
+Tensors slices_of(const Tensor& x, int axis) {
+  Tensors slices;
+  for (std::int64_t i = 0; i < x.shape().sizes()[axis]; ++i) slices.push_back(view_at(x, axis, i));
+  return slices;
+}
+
 // ---- concat -------------------------------------------------------------------------------------------------------
 
 /// Splits g into tensors of the other inputs' shapes.
@@ -63,13 +82,7 @@ TAPESTRY_OP(concat_grad_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
-          const int axis = axis_of(call);
-          std::int64_t begin = 0;
-          for (const Tensor& piece : call.outputs()) {
-            const std::int64_t size = piece.shape().sizes()[axis];
-            backend.copy(view_part(call.input(0), axis, begin, size), piece);
-            begin += size;
-          }
+          backend.copy_each(parts_of(call.input(0), axis_of(call), call.outputs()), call.outputs());
         },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
       Tensors gradients(call.inputs().size());
@@ -91,13 +104,7 @@ TAPESTRY_OP(concat_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
-          const int axis = axis_of(call);
-          std::int64_t begin = 0;
-          for (const Tensor& input : call.inputs()) {
-            const std::int64_t size = input.shape().sizes()[axis];
-            backend.copy(input, view_part(call.output(), axis, begin, size));
-            begin += size;
-          }
+          backend.copy_each(call.inputs(), parts_of(call.output(), axis_of(call), call.inputs()));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       Tensors inputs{g};
@@ -127,8 +134,7 @@ TAPESTRY_OP(stack_op){{
         [](Backend& backend, const Call& call) {
           const Tensor& y = call.output();
           const int axis = normalize_axis(call.attr<std::int64_t>("axis"), y.rank());
-          for (std::size_t i = 0; i < call.inputs().size(); ++i)
-            backend.copy(call.input(i), view_at(y, axis, static_cast<std::int64_t>(i)));
+          backend.copy_each(call.inputs(), slices_of(y, axis));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return Tensors(unstack(g, call.attr<std::int64_t>("axis")));
@@ -151,12 +157,8 @@ TAPESTRY_OP(unstack_op){{
       shape.erase(axis);
       return Specs(static_cast<std::size_t>(x.shape().sizes()[axis]), Spec{x.dtype(), shape});
     },
-    .forward =
-        [](Backend& backend, const Call& call) {
-          const int axis = axis_of(call);
-          for (std::size_t i = 0; i < call.outputs().size(); ++i)
-            backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
-        },
+    .forward = [](Backend& backend,
+                  const Call& call) { backend.copy_each(slices_of(call.input(0), axis_of(call)), call.outputs()); },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
       return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
     },
@@ -215,13 +217,7 @@ Op splitting_op(const char* name, std::vector<OpAttr> attrs) {
       },
       .forward =
           [](Backend& backend, const Call& call) {
-            const int axis = axis_of(call);
-            std::int64_t begin = 0;
-            for (const Tensor& part : call.outputs()) {
-              const std::int64_t size = part.shape().sizes()[axis];
-              backend.copy(view_part(call.input(0), axis, begin, size), part);
-              begin += size;
-            }
+            backend.copy_each(parts_of(call.input(0), axis_of(call), call.outputs()), call.outputs());
           },
       .gradient = [](const Call& call, const Tensors& g) -> Tensors {
         return {concat(with_zeros(call, g), call.attr<std::int64_t>("axis"))};

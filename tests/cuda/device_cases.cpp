@@ -39,6 +39,10 @@ std::vector<Tensor> moved(const std::vector<Tensor>& inputs) {
   return result;
 }
 
+Tensor random_values(const Shape& shape, DType dtype) {
+  return random::uniform(shape, {.low = 0, .high = 100}).cast(dtype);
+}
+
 TEST_SUITE("CUDA device") {
   TEST_CASE("every op and its gradient agree with the CPU") {
     for (const OpCase& row : op_cases()) {
@@ -94,7 +98,7 @@ TEST_SUITE("CUDA device") {
     for (const Shape& shape :
          {Shape{16, 16}, Shape{100, 33}, Shape{3, 70, 65}, Shape{17, 3, 90}, Shape{2, 20, 3, 31}}) {
       for (const DType dtype : {uint8, bfloat16, float32, float64}) {
-        const Tensor x = random::uniform(shape, {.low = 0, .high = 100}).cast(dtype), there = x.to(gpu);
+        const Tensor x = random_values(shape, dtype), there = x.to(gpu);
         for (int first = 0; first < shape.rank(); ++first) {
           std::vector<std::int64_t> order(static_cast<std::size_t>(shape.rank()));
           for (int i = 0; i < shape.rank(); ++i) order[static_cast<std::size_t>(i)] = (first + i) % shape.rank();
@@ -102,6 +106,43 @@ TEST_SUITE("CUDA device") {
           CHECK(values(transpose(there, order).contiguous()) == values(transpose(x, order)));
         }
       }
+    }
+  }
+
+  TEST_CASE("many parts are joined and split as on the CPU") {
+    for (const DType dtype : {boolean, bfloat16, float32, int64}) {
+      const std::vector<std::int64_t> sizes{1, 7, 0, 64, 3, 300, 2, 2, 5, 1, 1, 9, 31, 8, 16, 4, 4, 6, 1, 3};
+      std::vector<Tensor> parts, turned, equal;
+      for (const std::int64_t size : sizes) {
+        parts.push_back(random_values({3, size, 2}, dtype));
+        turned.push_back(transpose(random_values({size, 3}, dtype)));
+        equal.push_back(broadcast_to(random_values({3, 1}, dtype), {3, 50}));
+      }
+      parts.push_back(random_values({3, 50000, 2}, dtype));  // alone in its kernel
+      const auto agree = [&](const std::vector<Tensor>& here, const auto& f) {
+        std::vector<Tensor> there;
+        for (const Tensor& each : here) there.push_back(each.to(gpu));
+        const std::vector<Tensor> expected = f(here), found = f(there);
+        REQUIRE(expected.size() == found.size());
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i].to(cpu()), expected[i].contiguous()));
+      };
+      INFO(to_string(dtype));
+      for (const std::vector<Tensor>& some : {parts, turned, equal}) {
+        agree(some, [&](const std::vector<Tensor>& in) {
+          const Tensor whole = concat(in, 1);
+          std::vector<std::int64_t> widths;
+          for (const Tensor& each : in) widths.push_back(each.shape()[1]);
+          std::vector<Tensor> out = split(whole, widths, 1);
+          out.push_back(whole);
+          return out;
+        });
+      }
+      agree(equal, [&](const std::vector<Tensor>& in) {
+        const Tensor whole = stack(in, 1);
+        std::vector<Tensor> out = unstack(whole, 1);
+        out.push_back(whole);
+        return out;
+      });
     }
   }
 

@@ -1,5 +1,7 @@
 #include "backend/cuda/kernels/elementwise.hpp"
 
+#include <algorithm>
+
 #include "backend/cuda/cuda_backend.hpp"
 #include "backend/cuda/pieces.hpp"
 
@@ -33,6 +35,34 @@ void check_partial(Context& gpu, Binary f, const Tensor& b) {
                                    : "Integer division by zero");
 }
 
+void start_copy(Context& gpu, std::int64_t element_bytes, const Elements& elements) {
+  if (const std::optional<Transposition> transposition = transposition_of(elements)) {
+    transpose(gpu.stream(), element_bytes, *transposition);
+  } else {
+    move_kernel(element_bytes)(gpu.stream(), elements, 0);
+  }
+  gpu.started("copy");
+}
+
+/// The largest copy that shares a kernel with others: a larger one fills the device by itself, and uses vectors.
+constexpr std::int64_t most_shared = 1 << 18;
+
+/// `elements`, at most `most_shared`, as one of several copies.
+Copies::Copy shared_copy(const Elements& elements) {
+  Copies::Copy copy{elements.x[0], elements.y, static_cast<std::uint32_t>(elements.n), {}};
+  if (elements.flat) {
+    copy.layout.axes = 1;
+    copy.layout.size[0] = Divider(copy.n);
+    copy.layout.stride[0][0] = 1;
+    copy.layout.stride[1][0] = elements.step[0];
+    return copy;
+  }
+  copy.layout.axes = elements.layout.axes;
+  std::ranges::copy(elements.layout.size, copy.layout.size);
+  for (int k = 0; k < 2; ++k) std::ranges::copy(elements.layout.stride[k], copy.layout.stride[k]);
+  return copy;
+}
+
 }  // namespace
 
 // A step of -0 changes no number; a step of +0 would turn -0 into +0.
@@ -50,14 +80,35 @@ void CudaBackend::copy(const Tensor& x, const Tensor& y) {
   const View from(x), to(y);
   if (x.dtype() != y.dtype())
     return start(gpu, convert_kernel(type_of(x), type_of(y)), "copy", x.dtype(), 0, to, {from});
-  for_each_piece(to, {&from, 1}, [&](const Elements& elements) {
-    if (const std::optional<Transposition> transposition = transposition_of(elements)) {
-      transpose(gpu.stream(), to.element_bytes, *transposition);
-    } else {
-      move_kernel(to.element_bytes)(gpu.stream(), elements, 0);
+  for_each_piece(to, {&from, 1}, [&](const Elements& elements) { start_copy(gpu, to.element_bytes, elements); });
+}
+
+void CudaBackend::copy_each(const Tensors& from, const Tensors& to) {
+  Context& gpu = context();
+  Copies copies;
+  std::int64_t element_bytes = 0;
+  const auto start_copies = [&] {
+    if (copies.count == 0) return;
+    gpu::copy_each(gpu.stream(), element_bytes, copies);
+    gpu.started("several copies");
+    copies.count = 0;
+    copies.largest = 0;
+  };
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (from[i].dtype() != to[i].dtype()) {
+      copy(from[i], to[i]);
+      continue;
     }
-    gpu.started("copy");
-  });
+    const View x(from[i]), y(to[i]);
+    for_each_piece(y, {&x, 1}, [&](const Elements& elements) {
+      if (elements.n > most_shared || transposition_of(elements)) return start_copy(gpu, y.element_bytes, elements);
+      if (copies.count == Copies::capacity || y.element_bytes != element_bytes) start_copies();
+      element_bytes = y.element_bytes;
+      copies.copy[copies.count++] = shared_copy(elements);
+      copies.largest = std::max(copies.largest, static_cast<std::uint32_t>(elements.n));
+    });
+  }
+  start_copies();
 }
 
 void CudaBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {

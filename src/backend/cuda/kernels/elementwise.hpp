@@ -30,6 +30,23 @@ Launch convert_kernel(Type from, Type to);
 /// The kernel that copies elements of 1, 2, 4 or 8 bytes.
 Launch move_kernel(std::int64_t element_bytes);
 
+/// Copies of fewer than 2^31 elements of one size, which one kernel makes.
+struct Copies {
+  /// As many as the 4 KiB of a kernel's arguments hold.
+  static constexpr int capacity = 16;
+  struct Copy {
+    const void* x;
+    void* y;
+    std::uint32_t n;
+    LayoutOf<2> layout;  ///< offsets of the elements in y (operand 0) and in x
+  };
+  int count = 0;
+  std::uint32_t largest = 0;  ///< elements of the largest copy
+  Copy copy[capacity];
+};
+/// Makes Copies of elements of 1, 2, 4 or 8 bytes.
+void copy_each(Stream stream, std::int64_t element_bytes, const Copies& copies);
+
 /// A copy that transposes a batch of matrices: y[b, r, c] = x[b, r, c], where x is contiguous along r, and y along c.
 struct Transposition {
   const void* x = nullptr;

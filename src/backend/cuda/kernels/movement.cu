@@ -81,6 +81,23 @@ void start_transpose(Stream stream, const Transposition& transposition) {
 }
 
 template <class T>
+__global__ void __launch_bounds__(block_threads) copies_kernel(const __grid_constant__ Copies copies) {
+  const Copies::Copy& copy = copies.copy[blockIdx.y];
+  const std::uint32_t grid = gridDim.x * block_threads;
+  for (std::uint32_t i = blockIdx.x * block_threads + threadIdx.x; i < copy.n; i += grid) {
+    std::int32_t offset[2];
+    copy.layout.locate(i, offset);
+    static_cast<T*>(copy.y)[offset[0]] = static_cast<const T*>(copy.x)[offset[1]];
+  }
+}
+
+template <class T>
+void start_copies(Stream stream, const Copies& copies) {
+  const dim3 grid(blocks_for(copies.largest), static_cast<unsigned>(copies.count));
+  copies_kernel<T><<<grid, block_threads, 0, stream>>>(copies);
+}
+
+template <class T>
 __global__ void __launch_bounds__(block_threads) iota_kernel(double start, double step, T* y, std::int64_t n) {
   for (std::int64_t i = global_thread(); i < n; i += grid_threads())
     y[i] = convert<T>(__dadd_rn(start, __dmul_rn(static_cast<double>(i), step)));  // rounded twice, as on the CPU
@@ -108,6 +125,14 @@ void transpose(Stream stream, std::int64_t element_bytes, const Transposition& t
                      : element_bytes == 2 ? start_transpose<std::uint16_t>
                                           : start_transpose<std::uint8_t>;
   start(stream, transposition);
+}
+
+void copy_each(Stream stream, std::int64_t element_bytes, const Copies& copies) {
+  const auto start = element_bytes == 8   ? start_copies<std::uint64_t>
+                     : element_bytes == 4 ? start_copies<std::uint32_t>
+                     : element_bytes == 2 ? start_copies<std::uint16_t>
+                                          : start_copies<std::uint8_t>;
+  start(stream, copies);
 }
 
 void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n) {
