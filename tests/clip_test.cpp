@@ -60,6 +60,15 @@ TEST_CASE("of zeros, and of nothing") {
   CHECK(global_norm(std::vector<Tensor>{}).item<double>() == 0);
 }
 
+TEST_CASE("a gradient through clip_by_global_norm keeps its digits where the norm is large") {
+  const auto first = [](const Tensor& x) { return clip_by_global_norm({x}, 5).first[0](0); };
+  const Tensor exact = grad(first)(tensor<double>({9000, 12000}));
+  const Tensor found = grad(first)(tensor({9000.0F, 12000.0F}));
+  CHECK(values(exact)[0] == doctest::Approx(16. / 75000));
+  CHECK(values(exact)[1] == doctest::Approx(-12. / 75000));
+  for (std::size_t i = 0; i < 2; ++i) CHECK(values(found)[i] == doctest::Approx(values(exact)[i]).epsilon(1e-5));
+}
+
 TEST_CASE("gradients pass, also where the norm is 0") {
   const Tensor x = tensor<double>({3, 4}), zero = tensor<double>({0, 0});
   // y_0 = x_0 / |x|: dy_0 = (x_1^2, -x_0 x_1) / |x|^3

@@ -300,6 +300,44 @@ TEST_CASE("gradients agree with those of float32 at the same place") {
   }
 }
 
+TEST_CASE("a result of several ops is finite where float32's is") {
+  const auto outlier = [](const Tensor& x) { return variance(concat({zeros({15}, {.dtype = x.dtype()}), x}, 0)); };
+  const auto many = [](const Tensor& x) { return reduce_logsumexp(broadcast_to(x, {70000})); };
+  const std::vector<std::pair<Tensor, std::function<Tensor(const Tensor&)>>> cases{
+      {tensor({1000, -2000, 2000}), [](const Tensor& x) { return norm(x); }},
+      {tensor({{1000, -2000}, {0, 2000}}),
+       [](const Tensor& x) {
+         return norm(x, {.axis = {0, 1}});
+       }},
+      {tensor({{100, -90}, {80, 0}}), [](const Tensor& x) { return norm(x, {.ord = 3, .axis = 1}); }},
+      {tensor({600}), outlier},
+      {tensor({0}), many},
+      {tensor({-1e4, -300, -1, 300, 1e4}), [](const Tensor& x) { return gelu(x, true); }},
+      {tensor({300, 400}), [](const Tensor& x) { return clip_by_norm(x, 5); }},
+      {tensor({300, 400}), [](const Tensor& x) { return clip_by_global_norm({x}, 5).first[0]; }},
+      {tensor({300, 400}), [](const Tensor& x) { return nn::RMSNorm(2)(x).cast(x.dtype()); }},
+      {tensor({300, 400}), [](const Tensor& x) { return losses::cosine_similarity(x, flip(x)); }},
+  };
+  for (const DType half : {float16, bfloat16}) {
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      INFO(to_string(half), ", case ", i);
+      const auto& [numbers, f] = cases[i];
+      const Tensor x = numbers.cast(half), wide = x.cast(float32);
+      const Tensor expected = f(wide), slope = grad(f)(wide);
+      CHECK(f(x).dtype() == half);
+      CHECK(near(f(x), expected, 16 * precision(half), largest(expected, 1)));
+      CHECK(near(grad(f)(x), slope, 16 * precision(half), largest(slope, 0x1p-14)));
+      CHECK(same_bits(function(f)(x), f(x)));
+    }
+  }
+  {
+    const Autocast in_halves(float16);
+    CHECK(losses::mse(zeros({2}, {.dtype = float16}), tensor({300, 400}).cast(float16)).item<float>() == 125000);
+  }
+  CHECK(values(grad([](const Tensor& x) { return gelu(x, true); })(tensor({1e19F, -1e19F, 3e38F}))) ==
+        std::vector<double>{1, 0, 1});
+}
+
 TEST_CASE("random numbers are float32's, rounded, and stay below the upper bound") {
   for (const DType dtype : {float16, bfloat16}) {
     const auto drawn = [](DType type) {

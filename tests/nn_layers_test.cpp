@@ -465,10 +465,14 @@ TEST_CASE("lengths that do not fit are refused") {
   TAPESTRY_REFUSED(InvalidArgumentError, "is the batch axis, too", reverse_sequence(x, tensor({1, 2}), 0, 0));
   const auto traced = trace([&](const Tensor& lengths) { return gru(x, {}, lengths).state; }, {spec(int32, {2})});
   const auto reversed = trace([&](const Tensor& lengths) { return reverse_sequence(x, lengths); }, {spec(int32, {2})});
+  const auto ragged = trace([&](const Tensor& lengths) { return padded_to_ragged(x, lengths); }, {spec(int32, {2})});
   for (const int wrong : {6, -1}) {
     CHECK_THROWS_AS(traced(tensor({1, wrong})), InvalidArgumentError);
     CHECK_THROWS_AS(reversed(tensor({1, wrong})), InvalidArgumentError);
+    CHECK_THROWS_AS(ragged(tensor({1, wrong})), InvalidArgumentError);
   }
+  TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5]", padded_to_ragged(x, tensor({1, 6})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "lengths[0] = -1 is negative", ragged_to_padded(x, tensor({-1, 2})));
 }
 
 TEST_CASE("the names of recurrent networks and of attention are PyTorch's") {

@@ -2,6 +2,7 @@
 
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
+#include "ops/support.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::losses {
@@ -193,10 +194,11 @@ Tensor hinge(In targets, In predictions, const LossOptions& options) {
 
 Tensor cosine_similarity(In a, In b) {
   return blaming("cosine_similarity", a.where(), [&] {
-    const Tensor x = fitting(a, b);
+    const Tensor given = fitting(a, b), x = widened(given), y = widened(b);
     constexpr double least = 1e-8;
-    const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(b), -1);
-    return reduce_sum(x * b, -1) * rsqrt(maximum(squared_lengths, least * least));
+    const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(y), -1);
+    const Tensor cosine = reduce_sum(x * y, -1) * rsqrt(maximum(squared_lengths, least * least));
+    return cosine.cast(given.dtype());
   });
 }
 

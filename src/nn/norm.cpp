@@ -2,6 +2,7 @@
 
 #include "dispatch/recorder.hpp"
 #include "nn/initial.hpp"
+#include "ops/support.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
@@ -69,7 +70,8 @@ RMSNorm::RMSNorm(std::int64_t features, const LayerNormOptions& options, Where w
 std::string RMSNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
 Tensor RMSNorm::forward(const Tensor& x) const {
-  return x * rsqrt(reduce_mean(square(x), -1, {.keep_dims = true}) + options_.epsilon) * weight;
+  const Tensor wide = widened(x), mean = reduce_mean(square(wide), -1, {.keep_dims = true});
+  return (wide * rsqrt(mean + options_.epsilon)).cast(x.dtype()) * weight;
 }
 
 }  // namespace tapestry::nn

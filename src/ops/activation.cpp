@@ -191,8 +191,9 @@ constexpr double c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.0
 Tensor gelu_tanh(const Tensor& x) { return tanh(c * (x + cubic * x * square(x))); }
 
 /// The derivative of the tanh form.
-Tensor gelu_tanh_slope(const Tensor& x) {
-  const Tensor t = gelu_tanh(x);
+Tensor gelu_tanh_slope(const Tensor& input) {
+  // Beyond, tanh is 1 or -1 in every type, and its derivative 0, which x^2 must not meet as infinity.
+  const Tensor x = clip(input, -16, 16), t = gelu_tanh(x);
   const Tensor du = c * (1.0 + 3 * cubic * square(x));
   return 0.5 * (1.0 + t + x * (1.0 - square(t)) * du);
 }

@@ -34,7 +34,8 @@ Tensor spectral_norm(const Tensor& x, int rows, int columns) {
     if (i != rows && i != columns) perm.push_back(i);
   perm.push_back(rows);
   perm.push_back(columns);
-  const Tensor largest = reduce_max(svd(transpose(x, perm)).s, -1);
+  const Tensor found = reduce_max(svd(transpose(x, perm)).s, -1);
+  const Tensor largest = where(equal(found, 0.0), 0.0, found);  // the gradient is 0 at 0
   return expand_dims(largest, {std::min(rows, columns), std::max(rows, columns)});
 }
 
@@ -67,6 +68,8 @@ void NormOrder::check(Where where) const {
 Tensor norm(In x, const NormOptions& options, std::string_view name) {
   return blaming("Norm", x.where(), [&] {
     const Tensor floats = as_floats(x);
+    // A sum of squares leaves the range of float16 long before its root does.
+    if (is_half(floats.dtype())) return cast(norm(floats.cast(float32), options), floats.dtype(), name);
     const Ints& axes = options.axis.list();
     const double p = options.ord.p();
     Tensor result;

@@ -30,7 +30,10 @@ Op binary_op(const char* name, Promotion promotion, Needs needs, Precision preci
 }
 
 /// The derivative of a^b with respect to a. It is 0 where b is 0, also at a = 0, where b * a^(b - 1) would be 0 * inf.
-Tensor power_slope(const Tensor& a, const Tensor& b) { return b * power(a, where(equal(b, 0.0), 1.0, b - 1.0)); }
+Tensor power_slope(const Tensor& a, const Tensor& b) {
+  const Tensor constant = equal(b, 0.0), exponent = where(constant, 1.0, b - 1.0);
+  return b * where(constant, divide_no_nan(1.0, a), power(a, exponent));
+}
 
 /// log(a) where a is positive and 0 elsewhere.
 Tensor log_of_positive(const Tensor& a) { return log(where(greater(a, 0.0), a, 1.0)); }
@@ -68,7 +71,7 @@ TAPESTRY_NUMBER_BINARY(mod,     floor_mod, "FloorMod", needs_inputs, g, -(g * fl
 TAPESTRY_BINARY(power, power, "Pow", number_types, common_type, (Needs{3, 1}), full, g * power_slope(a, b), g * y * log_of_positive(a))
 TAPESTRY_NUMBER_BINARY(maximum,  maximum,  "Maximum", needs_inputs, where(greater_equal(a, b), g, 0.0), where(greater_equal(a, b), 0.0, g))
 TAPESTRY_NUMBER_BINARY(minimum,  minimum,  "Minimum", needs_inputs, where(less_equal(a, b), g, 0.0), where(less_equal(a, b), 0.0, g))
-TAPESTRY_NUMBER_BINARY(squared_difference, squared_difference, "SquaredDifference", needs_inputs, 2.0 * g * (a - b), 2.0 * g * (b - a))
+TAPESTRY_BINARY(squared_difference, squared_difference, "SquaredDifference", number_types, common_type, needs_inputs, full, 2.0 * g * (a - b), 2.0 * g * (b - a))
 
 TAPESTRY_FLOAT_BINARY(divide, divide,  "RealDiv", (Needs{2, 1}), g / b, -(g * y / b))
 TAPESTRY_FLOAT_BINARY(divide_no_nan, divide_no_nan, "DivNoNan", (Needs{2, 1}), divide_no_nan(g, b), -divide_no_nan(g * y, b))

@@ -14,7 +14,7 @@ using std::numbers::inv_sqrtpi;
 TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -g)
 TAPESTRY_NUMBER_UNARY(abs,      "Abs",   needs_inputs,  g * sign(x))
 TAPESTRY_NUMBER_UNARY(sign,     "Sign",  needs_nothing, zeros_like(g))
-TAPESTRY_NUMBER_UNARY(square,   "Square", needs_inputs, g * (2.0 * x))
+TAPESTRY_UNARY(square, "Square", number_types, no_promotion, needs_inputs, full, g * (2.0 * x))
 
 TAPESTRY_FULL_UNARY(reciprocal, "Reciprocal", needs_outputs, -(g * square(y)))
 TAPESTRY_FLOAT_UNARY(sqrt,  "Sqrt",  needs_outputs, 0.5 * g / y)

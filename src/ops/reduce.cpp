@@ -184,6 +184,8 @@ Tensor argmin(In x, std::int64_t axis, std::string_view name) {
 
 Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());
+  const Tensor& values = x;
+  if (is_half(values.dtype())) return cast(reduce_logsumexp(values.cast(float32), axes, options), values.dtype(), name);
   const Tensor highest = stop_gradient(reduce_max(as_floats(x), axes, {.keep_dims = true}));
   // An infinite maximum must not be subtracted: inf - inf is NaN.
   const Tensor shift = where(is_finite(highest), highest, 0.0);
@@ -193,6 +195,8 @@ Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, st
 
 Tensor variance(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());
+  const Tensor& values = x;
+  if (is_half(values.dtype())) return cast(variance(values.cast(float32), axes, options), values.dtype(), name);
   return reduce_mean(squared_difference(x, reduce_mean(x, axes, {.keep_dims = true})), axes, options, name);
 }
 

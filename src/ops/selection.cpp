@@ -332,11 +332,22 @@ Tensor sequence_mask(In lengths, std::int64_t longest, std::string_view name) {
 }
 
 void require_lengths(const Tensor& lengths, std::int64_t time) {
-  if (lengths.is_symbolic() || time < 0) return;  // a gather of a step that there is not finds the rest
+  if (lengths.is_symbolic()) return;
   const std::vector<std::int64_t> values = on_host(lengths).to_vector<std::int64_t>();
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] < 0 || values[i] > time)
-      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i], " is not in [0, ", time, "]"));
+    if (values[i] < 0 || (time >= 0 && values[i] > time))
+      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i],
+                                              time < 0 ? " is negative" : detail::join(" is not in [0, ", time, "]")));
+}
+
+/// The lengths of sequences along an axis of x, as int64. Throws InvalidArgumentError for one that there is not; where
+/// sizes or lengths become known later, the gather does, also where x has no elements.
+static Tensor checked_lengths(const Tensor& lengths, const Tensor& x, int time) {
+  require_lengths(lengths, x.shape().sizes()[time]);
+  const Tensor counted = lengths.cast(int64);
+  if (!lengths.is_symbolic() && !x.is_symbolic()) return counted;
+  const Tensor steps = cumsum(ones({x.shape()[time]}, {.dtype = int64, .device = x.device()})) - 1;
+  return gather(concat({steps, expand_dims(size(x, time).cast(int64), 0)}, 0), counted);
 }
 
 Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t batch_axis, std::string_view name) {
@@ -347,7 +358,6 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
     if (rank_of(lengths) != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[batch]}))
       throw InvalidArgumentError(
           detail::join("lengths must be [batch], but are ", lengths->shape(), " for x ", x->shape()));
-    require_lengths(lengths, x->shape().sizes()[time]);
     const auto along = [rank](const Tensor& values, int axis) {
       std::vector<std::int64_t> others;
       for (int i = 0; i < rank; ++i)
@@ -355,12 +365,9 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
       return expand_dims(values.cast(int64), others);
     };
     const Tensor counted = cumsum(ones({x->shape()[time]}, {.dtype = int64, .device = x->device()}));
-    // Where sizes or lengths become known later, the reshape refuses lengths of another number than the batch has, and
-    // the gather a length that there is not, also where x has no elements.
-    Tensor one_each = reshape_like(lengths, zeros({x->shape()[batch]}, {.device = x->device()}));
-    if (lengths->is_symbolic() || x->is_symbolic())
-      one_each = gather(concat({counted - 1, expand_dims(size(x, time).cast(int64), 0)}, 0), one_each);
-    const Tensor position = along(counted - 1, time), length = along(one_each, batch);
+    // Where sizes become known later, the reshape refuses lengths of another number than the batch has.
+    const Tensor one_each = reshape_like(lengths, zeros({x->shape()[batch]}, {.device = x->device()}));
+    const Tensor position = along(counted - 1, time), length = along(checked_lengths(one_each, x, time), batch);
     const Tensor index = where(less(position, length), length - 1 - position, position);
     return take_along_axis(x, broadcast_to(index, x->shape()), time, name);
   });
@@ -369,6 +376,7 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
 Tensor ragged_to_padded(In values, In lengths, double padding, std::string_view name) {
   return blaming("RaggedToPadded", values.where(), [&] {
     const Tensor mask = sequence_mask(lengths);
+    require_lengths(lengths, -1);
     Shape shape = mask.shape();
     for (int axis = 1; axis < rank_of(values); ++axis) shape.push_back(values->shape()[axis]);
     const Tensor empty = full(shape, padding, {.dtype = values->dtype(), .device = values->device()});
@@ -383,7 +391,7 @@ Tensor padded_to_ragged(In padded, In lengths, std::string_view name) {
       throw InvalidArgumentError(detail::join("A padded tensor has at least two axes, not ", x.shape()));
     // The positions are counted by a sum over ones, because the size of axis 1 may be unknown.
     const Tensor ones = full({x.shape()[0], x.shape()[1]}, 1, {.dtype = int64, .device = x.device()});
-    return boolean_mask(padded, less_equal(cumsum(ones, 1), expand_dims(lengths->cast(int64), -1)), name);
+    return boolean_mask(padded, less_equal(cumsum(ones, 1), expand_dims(checked_lengths(lengths, x, 1), -1)), name);
   });
 }
 

@@ -137,6 +137,8 @@ std::uint32_t axes_mask(const Call& call, int rank) {
   return mask;
 }
 
+Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? x.cast(float32) : x; }
+
 Tensor as_floats(const Tensor& x) {
   return x.cast(is_floating(x.dtype()) || x.dtype() == DType::unknown ? x.dtype() : float32);
 }

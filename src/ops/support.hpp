@@ -180,6 +180,8 @@ Attrs redo_later(std::function<Tensors(const Tensors&)> function);
 
 /// The tensor in float32, unless it has a float type already.
 Tensor as_floats(const Tensor& x);
+/// Halves in float32, for a function of several ops whose squares and sums leave the range of float16, or its digits.
+Tensor widened(const Tensor& x);
 /// The result under the name that the caller asked for, if any.
 Tensor named(const Tensor& result, std::string_view name);
 /// x with its last two axes exchanged.

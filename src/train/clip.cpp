@@ -4,6 +4,8 @@
 
 #include "dispatch/recorder.hpp"
 #include "ops/sparse.hpp"
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
@@ -26,7 +28,7 @@ Tensor norm_of(const Tensors& tensors) {
   Tensor sum;
   for (const Tensor& tensor : tensors) {
     if (!tensor) continue;
-    const Tensor part = reduce_sum(square(elements_of(tensor)));
+    const Tensor part = reduce_sum(square(widened(elements_of(tensor))));
     sum = sum ? add(sum, part) : part;
   }
   return sum ? root(sum) : zeros({});
@@ -38,8 +40,9 @@ Tensor clip_by_norm(In x, double clip_norm) {
   check_limit(clip_norm, x.where());
   const CallSiteScope site(x.where());
   // The product comes before the division, as in TensorFlow. Infinite elements become NaN and the others 0.
-  const Tensor divisor = maximum(root(reduce_sum(square(elements_of(x)))), clip_norm);
-  return map_rows(x, [&](const Tensor& each) { return divide(multiply(each, clip_norm), divisor); });
+  const Tensor divisor = maximum(root(reduce_sum(square(widened(elements_of(x))))), clip_norm);
+  return map_rows(
+      x, [&](const Tensor& each) { return divide(multiply(widened(each), clip_norm), divisor).cast(each.dtype()); });
 }
 
 Tensor global_norm(const InList& tensors) {
@@ -51,11 +54,13 @@ std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors
   check_limit(clip_norm, tensors.where());
   const CallSiteScope site(tensors.where());
   const Tensor norm = norm_of(tensors.tensors());
-  // norm - norm is 0, but NaN where the norm is not finite.
-  const Tensor scale = add(divide(clip_norm, maximum(norm, clip_norm)), subtract(norm, norm));
+  // The difference is 0, but NaN where the norm is not finite. Its gradients are 0, and would take digits of the
+  // others.
+  const Tensor constant = stop_gradient(norm);
+  const Tensor scale = add(divide(clip_norm, maximum(norm, clip_norm)), subtract(constant, constant));
   std::vector<Tensor> clipped;
-  for (const Tensor& tensor : tensors.tensors())
-    clipped.push_back(tensor ? map_rows(tensor, [&](const Tensor& each) { return multiply(each, scale); }) : Tensor());
+  const auto scaled = [&](const Tensor& each) { return multiply(widened(each), scale).cast(each.dtype()); };
+  for (const Tensor& tensor : tensors.tensors()) clipped.push_back(tensor ? map_rows(tensor, scaled) : Tensor());
   return {std::move(clipped), norm};
 }
 

@@ -34,6 +34,7 @@ FILES = {
     'include/tapestry/random.hpp': 'ops',
     'include/tapestry/sparse.hpp': 'ops',
     'src/ops/': 'ops',
+    'include/tapestry/detail/results.hpp': 'autodiff',
     'include/tapestry/tape.hpp': 'autodiff',
     'include/tapestry/variable.hpp': 'autodiff',
     'src/autodiff/': 'autodiff',
@@ -92,7 +93,7 @@ KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.
 TOOLKIT_INTERNALS = ('src/io/', 'src/core/', 'src/backend/views.hpp')
 INTERNALS = {
     'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/ops/checked_like.hpp', 'src/ops/sparse.hpp',
-                   'src/autodiff/row_update.hpp', 'src/autodiff/variable_cell.hpp', 'src/graph/training.hpp'),
+                   'src/ops/support.hpp', 'src/autodiff/row_update.hpp', 'src/autodiff/variable_cell.hpp', 'src/graph/training.hpp'),
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
     # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, an LSTM is one op, which
