@@ -306,6 +306,69 @@ TEST_CASE("a Variable or a number in a result stands for its tensor") {
   CHECK(text(std::get<1>(scan([](Tensor h, Tensor x) { return std::tuple{h + x, 1}; }, 0.0, w))) == "int32[2]: 1 1");
 }
 
+TEST_CASE("a struct of tensors is a result, an argument and a loop variable, eagerly and traced") {
+  struct Own {
+    Tensor first;
+    nn::LSTMState state;
+  };
+  const Tensor x = tensor({{3.0, 1.0, 2.0}, {4.0, 6.0, 5.0}});
+  const nn::GRU gru(3, 2);
+  const auto list = [&](const Tensor& a) -> std::vector<Tensor> {
+    const Own chosen = cond(
+        reduce_sum(a) > 0.0,
+        [&] {
+          return Own{a, {a * 2.0, sin(a)}};
+        },
+        [&] {
+          return Own{-a, {a, a}};
+        });
+    const TopK best = vmap([](const Tensor& row) { return top_k(row, 2); })(a);
+    const auto mapped = map([](const Tensor& row) { return std::pair{top_k(row, 1), moments(row, {0})}; }, a);
+    const nn::LSTMState looped = while_loop([](const nn::LSTMState& s) { return reduce_sum(s.h) < 99.0; },
+                                            [](const nn::LSTMState& s) {
+                                              return nn::LSTMState{s.h + s.c, s.h};
+                                            },
+                                            nn::LSTMState{a, a * 0.5});
+    const auto [carried, outputs] = scan(
+        [](const nn::LSTMState& s, const Tensor& row) {
+          return std::pair{nn::LSTMState{s.h + row, s.c * row}, TopK{row, s.h}};
+        },
+        nn::LSTMState{zeros({3}), ones({3})}, a);
+    const Tensor examples = vmap([](const nn::LSTMState& s) { return s.h - s.c; })(nn::LSTMState{a, cos(a)});
+    const nn::RNNResult run = gru(reshape(a, {1, 2, 3}));
+    return {chosen.first,           chosen.state.h, chosen.state.c, best.values, best.indices, mapped.first.indices,
+            mapped.second.variance, looped.h,       looped.c,       carried.h,   carried.c,    outputs.values,
+            outputs.indices,        examples,       run.output,     run.state};
+  };
+  const auto traced = trace(list, {spec(float32, {2, 3})});
+  const std::vector<Tensor> expected = list(x), given = traced(x);
+  for (std::size_t i = 0; i < expected.size(); ++i) all_same({expected[i], given[i]});
+  const TopK best = trace([](const Tensor& a) { return top_k(a, 2); }, {spec(float32, {2, 3})})(x);
+  CHECK(text(best.indices) == "int32[2,2]: 0 2 1 2");
+  const Unique found = function([](const Tensor& a) { return unique(a); })(tensor({4, 4, 2}));
+  CHECK(text(found.counts) == "int32[2]: 2 1");
+  const Own own = function([](const Tensor& a) { return Own{a, {a + 1, a + 2}}; })(tensor(1));
+  CHECK(text(own.state.c) == "int32[]: 3");
+  const nn::PackedRNNResult packed = trace([&](const Tensor& a) { return gru(nn::pack_padded_sequence(a, {2})); },
+                                           {spec(float32, {1, 2, 3})})(ones({1, 2, 3}));
+  CHECK(packed.output.data.shape() == Shape{2, 2});
+  const auto nested = trace(
+      [](const Tensor& a) {
+        return std::tuple{top_k(a, 1), 2.0, std::array{a, a}};
+      },
+      {spec(float32, {3})})(tensor({1.0, 3.0, 2.0}));
+  CHECK(text(std::get<0>(nested).values) == "float32[1]: 3");
+  CHECK(text(std::get<1>(nested)) == "float32[]: 2");
+}
+
+TEST_CASE("parameters of a traced function that have defaults keep them") {
+  const auto f = [](const Tensor& x, const Tensor& factor = tensor(3.0), int more = 1) { return x * factor + more; };
+  CHECK(text(trace(f, {spec(float32, {})})(2.0)) == "float32[]: 7");
+  CHECK(text(function(f)(2.0)) == "float32[]: 7");
+  TAPESTRY_REFUSED(InvalidArgumentError, "The function takes 1 tensors, not 2",
+                   trace(f, {spec(float32, {}), spec(float32, {})}));
+}
+
 TEST_CASE("a dtype stands for options") {
   CHECK(text(zeros({1}, float64)) == "float64[1]: 0");
   CHECK(text(ones({1}, int32, "ones")) == "int32[1]: 1");

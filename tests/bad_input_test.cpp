@@ -77,6 +77,11 @@ TEST_CASE_FIXTURE(Unchanged, "a string that means an option elsewhere, where a n
   TAPESTRY_INVALID("say {.padding = \"SAME\"}", conv2d_transpose(image, filter, "same"));
   TAPESTRY_INVALID("say {.padding = \"VALID\"}", max_pool2d(image, "valid"));
   TAPESTRY_INVALID("say {.padding = \"SAME\"}", avg_pool2d(image, "SAME"));
+  TAPESTRY_INVALID("say {.mode = tp::PadMode::reflect}", pad(x, {{1, 0}, {0, 0}}, {}, "reflect"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", conv2d(image, filter, {.strides = 2}, "SAME"));
+  TAPESTRY_INVALID("say {.padding = \"VALID\"}", conv2d_transpose(image, filter, {}, "VALID"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", max_pool2d(image, {}, "SAME"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", avg_pool2d(image, {.window = 3}, "SAME"));
   TAPESTRY_INVALID("images are NHWC", bias_add(image, ones({1}), "NCHW"));
   TAPESTRY_INVALID("say true, for the form with tanh", gelu(x, "tanh"));
   TAPESTRY_INVALID("say {.dtype = tp::boolean}", zeros({2}, "bool"));
@@ -93,10 +98,10 @@ TEST_CASE_FIXTURE(Unchanged, "a string that means an option elsewhere, where a n
   TAPESTRY_INVALID("say tp::cast(..., tp::int32)", size(x, "int32"));
   TAPESTRY_INVALID("say tp::cast(..., tp::int64)", unique({1, 2}, "int64"));
   TAPESTRY_INVALID("say tp::cast(..., tp::float32)", sequence_mask({1, 2}, 3, "float32"));
-  // Behind the options it is a name, as any other string is one anywhere.
+  // Any other string is a name.
   const Graph graph;
   const auto scope = graph.as_default();
-  CHECK(max_pool2d(zeros({1, 3, 3, 1}), {}, "SAME").name() == "SAME:0");
+  CHECK(max_pool2d(zeros({1, 3, 3, 1}), {}, "SAME_SIZE").name() == "SAME_SIZE:0");
   CHECK(pad(zeros({2, 3}), {{1, 0}, {0, 0}}, "re").name() == "re:0");
   CHECK(norm(zeros({2}), "info").name() == "info:0");
 }

@@ -27,6 +27,23 @@ const Tensor weights = f64({{1, 2, -1}, {0.5, -1, 2}});
 /// From [3] to [2], with derivatives of every order.
 Tensor curve(const Tensor& x) { return sin(matmul(weights, x)) * exp(reduce_sum(x) * 0.3); }
 
+TEST_CASE("derivatives of a power with the exponent 0") {
+  const auto by_base = [](const Tensor& a, const Tensor& b) {
+    return grad([&](const Tensor& x) { return power(x, b); })(a);
+  };
+  const Tensor zero = tensor<double>(0), base = tensor<double>(4);
+  CHECK(by_base(base, zero).item<double>() == 0);
+  CHECK(by_base(zero, zero).item<double>() == 0);
+  CHECK(by_base(tensor<double>(std::numeric_limits<double>::infinity()), zero).item<double>() == 0);
+  // d/db of b a^(b - 1), which is 1 / a at b = 0
+  CHECK(grad([&](const Tensor& b) { return by_base(base, b); })(zero).item<double>() == 0.25);
+}
+
+TEST_CASE("the spectral norm has the gradient 0 at 0") {
+  const auto spectral = [](const Tensor& x) { return norm(x, {.ord = 2, .axis = {0, 1}}); };
+  CHECK(values(grad(spectral)(zeros({2, 2}))) == std::vector<double>(4, 0));
+}
+
 TEST_CASE("grad and value_and_grad") {
   const Tensor x = f64({1, 2});
   check_values(grad([](const Tensor& v) { return reduce_sum(v * v * v); })(x), {3, 12});
@@ -126,6 +143,91 @@ TEST_CASE("a hessian of more than one value is refused") {
   TAPESTRY_REFUSED(InvalidArgumentError, "a function with one value, not [2]",
                    hessian([](const Tensor& x) { return x * x; })(tensor({1.0, 2.0})));
   CHECK(hessian([](const Tensor& x) { return reshape(reduce_sum(x * x), {1}); })(ones({2})).shape() == Shape{2, 2});
+}
+
+/// Of two tensors [3] and [2] to [2].
+Tensor bend(const Tensor& x, const Tensor& y) { return curve(x) * sin(y) + y * reduce_sum(x * x); }
+
+TEST_CASE("derivatives by several arguments") {
+  const Tensor x = f64({0.3, -0.2, 0.7}), y = f64({1, -0.5}), dx = f64({1, 2, -0.5}), dy = f64({-1, 3}),
+               v = f64({2, -1});
+  GradientTape tape({.persistent = true});
+  tape.watch({x, y});
+  const Tensor value = bend(x, y), by_x = tape.jacobian(value, x), by_y = tape.jacobian(value, y);
+  for (const auto& of_bend : {jacobian(bend), jacrev(bend), jacfwd(bend)}) {
+    const auto [jx, jy] = of_bend(x, y);
+    check_same(jx, by_x, 1e-13);
+    check_same(jy, by_y, 1e-13);
+  }
+  const auto [pushed_value, pushed] = jvp(bend, {x, y}, {dx, dy});
+  check_same(pushed_value, value);
+  check_same(pushed, matmul(by_x, dx) + matmul(by_y, dy), 1e-13);
+  check_same(jvp(bend)({x, y}, {dx, dy}).second, pushed);
+  const auto [pulled_value, pulled] = vjp(bend, {x, y}, v);
+  static_assert(std::is_same_v<std::remove_cvref_t<decltype(pulled)>, std::array<Tensor, 2>>);
+  check_same(pulled_value, value);
+  check_same(pulled[0], matmul(v, by_x), 1e-13);
+  check_same(pulled[1], matmul(v, by_y), 1e-13);
+  const auto [again, pullback] = vjp(bend, {x, y});
+  check_same(again, value);
+  for (int i = 0; i < 2; ++i) check_same(pullback(v)[static_cast<std::size_t>(i)], pulled[static_cast<std::size_t>(i)]);
+  check_same(vjp(bend)({x, y}, v).second[1], pulled[1]);
+
+  const auto energy = [](const Tensor& a, const Tensor& b) { return reduce_sum(bend(a, b) * bend(a, b)); };
+  const auto [row_x, row_y] = hessian(energy)(x, y);
+  check_same(row_x[0], hessian([&](const Tensor& a) { return energy(a, y); })(x), 1e-12);
+  check_same(row_y[1], hessian([&](const Tensor& b) { return energy(x, b); })(y), 1e-12);
+  CHECK(row_x[1].shape() == Shape{3, 2});
+  check_same(row_x[1], transpose(row_y[0]), 1e-12);
+  check_same(row_x[1], jacfwd([&](const Tensor& b) { return grad(energy)(x, b)[0]; })(y), 1e-12);
+  check_values(hessian([](const Tensor& a, const Tensor& b) { return reduce_sum(a) + reduce_sum(b); })(x, y)[0][1],
+               {0, 0, 0, 0, 0, 0});
+
+  const auto of_list = [](const std::vector<Tensor>& list) { return bend(list[0], list[1]); };
+  const std::vector<Tensor> listed = jacobian(of_list)({x, y});
+  check_same(listed[1], by_y, 1e-13);
+  check_same(jvp(of_list, {x, y}, {dx, dy}).second, pushed);
+  check_same(vjp(of_list, std::vector<Tensor>{x, y}, v).second[0], pulled[0]);
+  const auto energy_of_list = [&](const std::vector<Tensor>& list) { return energy(list[0], list[1]); };
+  check_same(hessian(energy_of_list)({x, y})[0][1], row_x[1], 1e-13);
+}
+
+TEST_CASE("derivatives by several arguments in a trace have the numbers of eager mode") {
+  const Tensor x = f64({0.3, -0.2, 0.7}), y = f64({1, -0.5}), dx = f64({1, 2, -0.5}), dy = f64({-1, 3});
+  const auto energy = [](const Tensor& a, const Tensor& b) { return reduce_sum(bend(a, b)); };
+  const auto all = [&](const Tensor& a, const Tensor& b) -> std::vector<Tensor> {
+    return {jacrev(bend)(a, b)[1], jacfwd(bend)(a, b)[0], jvp(bend, {a, b}, {dx, dy}).second,
+            vjp(bend, {a, b}, dy).second[0], hessian(energy)(a, b)[1][0]};
+  };
+  const auto eager = all(x, y), traced = trace(all, {spec(float64, {3}), spec(float64, {2})})(x, y);
+  for (std::size_t i = 0; i < eager.size(); ++i) check_same(traced[i], eager[i], 1e-13);
+  const auto both = trace(jacobian(bend), {spec(float64, {3}), spec(float64, {2})})(x, y);
+  check_same(both[1], eager[0], 1e-13);
+}
+
+TEST_CASE("literals are points, directions and gradients") {
+  const auto cube = [](const Tensor& x) { return x * x * x; };
+  const auto product = [](const Tensor& a, const Tensor& b) { return reduce_sum(a) * b; };
+  CHECK(hessian(cube)(2.0).item<float>() == 12);
+  CHECK(jacobian(cube)(2.0).item<float>() == 12);
+  check_values(jacfwd(cube)({1.0, 2.0}), {3, 0, 0, 12});
+  check_values(hessian([](const Tensor& m) { return reduce_sum(m * m); })({{1.0, 2.0}}), {2, 0, 0, 2});
+  check_values(jvp(cube, {1.0, 2.0}, {1.0, 0.5}).second, {3, 6});
+  check_values(vjp(cube, {1.0, 2.0}, {1, 2}).second, {3, 24});
+  check_values(vjp(cube, {1.0, 2.0}).second({1.0, 2.0}), {3, 24});
+  check_values(jvp(cube, f64({1, 2}), {1.0, 0.5}).second, {3, 6});
+  CHECK(jvp(product, {{1.0, 2.0}, 3.0}, {{1.0, 0.0}, 2.0}).second.item<float>() == 9);
+  CHECK(jacobian(product)({1.0, 2.0}, 3.0)[1].item<float>() == 3);
+  check_values(vjp(product)({{1.0, 2.0}, 3.0}, 1.0).second[0], {3, 3});
+  check_values(vmap(product)({{1.0, 2.0}, {3.0, 4.0}}, {5.0, 6.0}), {15, 42});
+  check_values(vmap(cube)({1.0, 2.0}), {1, 8});
+}
+
+TEST_CASE("points and directions in a wrong number") {
+  const Tensor x = f64({1, 2});
+  const auto f = [](const Tensor& a, const Tensor& b) { return a * b; };
+  TAPESTRY_REFUSED(InvalidArgumentError, "The function takes 2 tensors, not 3", vjp(f, {x, x, x}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "there are 1 directions for 2 arguments", jvp(f, {x, x}, {x}));
 }
 
 TEST_CASE("vjp") {
@@ -252,6 +354,30 @@ TEST_SUITE("custom_gradient") {
     CHECK_FALSE(db);
   }
 
+  TEST_CASE("the gradient of the only argument, without a list") {
+    const auto f = custom_gradient([](const Tensor& x) -> CustomGradient {
+      return {x * x, [](const Tensor& g) { return g * 7.0; }};
+    });
+    CHECK(grad(f)(f64(2.0)).item<double>() == 7);
+    CHECK(grad(grad([&](const Tensor& x) { return f(x) * x; }))(f64(2.0)).item<double>() == 7 + 7);
+    const auto traced = trace(grad(f), {spec(float64, {})});
+    CHECK(traced(f64(2.0)).item<double>() == 7);
+    const auto two = custom_gradient([](const Tensor& a, const Tensor& b) -> CustomGradient {
+      return {a * b, [](const Tensor& g) { return g; }};
+    });
+    CHECK(message_of<InvalidArgumentError>([&] { grad(two)(f64(1.0), f64(2.0)); }) ==
+          "Num gradients 1 generated for op CustomGradient do not match num inputs 2");
+    static const Op& own =
+        register_op({.name = "GradientOfOne",
+                     .infer = same_shape,
+                     .cpu =
+                         [](const Call& call) {
+                           std::copy_n(call.input(0).data<double>(), call.input(0).size(), call.output_data<double>());
+                         },
+                     .gradient = [](const Call&, const Tensor& g) { return g * 5.0; }});
+    CHECK(grad([](const Tensor& x) { return apply(own, {x}); })(f64(2.0)).item<double>() == 5);
+  }
+
   TEST_CASE("an argument that is returned as it is") {
     const auto scaled = custom_gradient([](const Tensor& x) -> CustomGradient {
       return {x, [](const Tensor& g) -> Tensors { return {g * 7.0}; }};
@@ -343,6 +469,31 @@ TEST_SUITE("recompute") {
     const auto [dx, dw] = tape.gradient(y, x, w);
     CHECK(dx.item<double>() == 4);
     CHECK(dw.item<double>() == 12);
+  }
+
+  TEST_CASE("several results, and structs of them") {
+    const Tensor x = f64({3, 1, 2}), y = f64({0.5, -1, 2});
+    const Variable w(1.5, {.dtype = float64});
+    const auto pair = [&](const Tensor& a, const Tensor& b) { return std::pair(tanh(a) * b * w, exp(b) * w); };
+    const auto best = [](const Tensor& a) { return top_k(sin(a) * a, 2); };
+    const auto all = [&](const auto& f, const auto& g) {
+      return [&w, f, g](const Tensor& a, const Tensor& b) {
+        GradientTape tape;
+        tape.watch({a, b});
+        const auto [first, second] = f(a, b);
+        const TopK chosen = g(a);
+        const Tensor loss = reduce_sum(first * second) + reduce_sum(chosen.values);
+        const auto [da, db, dw] = tape.gradient(loss, a, b, w);
+        return std::array<Tensor, 6>{first, second, chosen.indices.cast(float64), da, db, dw};
+      };
+    };
+    const auto again = all(recompute(pair), recompute(best));
+    const auto expected = all(pair, best)(x, y), found = again(x, y);
+    const auto traced = trace(again, {spec(float64, {3}), spec(float64, {3})})(x, y);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      check_same(found[i], expected[i], 1e-14);
+      check_same(traced[i], expected[i], 1e-14);
+    }
   }
 
   TEST_CASE("one tensor in several places has one gradient") {

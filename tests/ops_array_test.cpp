@@ -177,6 +177,20 @@ TEST_CASE("slice_update puts a value in place of a part") {
   check_values(derivative([&](const Tensor& t) { return slice_update(x, t, all, 1); }, counted({})), {7});
 }
 
+TEST_CASE("slice_update keeps the dtype of floats, as masked_assign does") {
+  const Tensor x = zeros({2}), wide = tensor<double>({0.5, 2.0});
+  CHECK(slice_update(x, wide, all).dtype() == float32);
+  CHECK(slice_update(x, tensor(7), 0).dtype() == float32);
+  CHECK(slice_update(x.cast(float16), wide(0), 0).dtype() == float16);
+  CHECK(slice_update(x.cast(float64), x(0), 0).dtype() == float64);
+  CHECK(slice_update(x.cast(int32), wide(0), 0).dtype() == float64);
+  const auto f = [&](const Tensor& a) { return slice_update(a, wide, all); };
+  CHECK(trace(f, {spec(float32, {-1})})(x).dtype() == float32);
+  const Tensor slope = grad([&](const Tensor& v) { return reduce_sum(slice_update(x, v, all) * 3.0); })(wide);
+  CHECK(slope.dtype() == float64);
+  check_values(slope, {3, 3});
+}
+
 TEST_CASE("gradients of indexing") {
   const Tensor x = counted({2, 3});
   check_values(derivative([](const Tensor& t) { return t(1); }, x), {0, 0, 0, 1, 2, 3});

@@ -221,6 +221,15 @@ TEST_CASE("pools with all their options") {
   CHECK(max_pool2d(x).shape() == Shape{2, 3, 3, 3});
 }
 
+TEST_CASE("one width of the border for each direction, as PyTorch has it") {
+  const Tensor x = reshape(arange(24).cast(float32), {1, 4, 6, 1}), filter = ones({3, 3, 1, 1});
+  check_same(conv2d(x, filter, {.padding = {1, 2}}), conv2d(x, filter, {.padding = {1, 1, 2, 2}}));
+  check_same(max_pool2d(x, {.window = 3, .strides = 1, .padding = {0, 1}}),
+             max_pool2d(x, {.window = 3, .strides = 1, .padding = {0, 0, 1, 1}}));
+  check_same(avg_pool2d(x, {.window = 3, .strides = 1, .padding = {1, 0}}),
+             avg_pool2d(x, {.window = 3, .strides = 1, .padding = {1, 1, 0, 0}}));
+}
+
 TEST_CASE("a maximum that several elements share passes its gradient to the first, in every order") {
   const Tensor x = tensor<double>({{{{1}, {5}}, {{5}, {2}}}}),
                nan = tensor<double>({{{{1}, {not_a_number}}, {{5}, {2}}}});

@@ -46,7 +46,8 @@ TAPESTRY_API Tensors flat_while(const Predicate& condition, const FlatFunction& 
 TAPESTRY_API Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
                                const SequenceOptions& options, Where where);
 
-/// Loop variables, which are one Tensor, a std::vector of them, or a std::tuple of tensors, Variables and numbers.
+/// Loop variables, which are one Tensor, a std::vector of them, a std::tuple of tensors, Variables and numbers, or a
+/// std::pair, std::array or struct.
 template <class T>
 struct LoopVariables {
   using Type = Tensor;
@@ -92,6 +93,18 @@ struct LoopVariables<std::tuple<T...>> {
     return Type(first[I]...);
   }
 };
+template <class T>
+requires(is_structure<T> && !is_one_tensor<T>) struct LoopVariables<T> {
+  using Type = ResultType<T>;
+  static Tensors list(const T& values, Where) { return flatten(values); }
+  template <class F>
+  static constexpr bool fit = std::is_invocable_v<F&, const Type&>;
+  template <class F>
+  static decltype(auto) call(F& f, const Tensors& values) {
+    return f(unflatten<Type>(values));
+  }
+  static Type from(const Tensor* first, std::size_t) { return take<Type>(first); }
+};
 
 // The requirements on the functions, each with a message of its own.
 
@@ -101,8 +114,9 @@ constexpr bool are_branches() {
   static_assert(callable, "A branch of tp::cond or tp::switch_case is a function without arguments.");
   if constexpr (callable) {
     constexpr bool good = (is_result<std::remove_cvref_t<std::invoke_result_t<F&>>> && ...);
-    static_assert(
-        good, "A branch returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or nothing.");
+    static_assert(good,
+                  "A branch returns a tp::Tensor, a std::vector, std::array, std::pair, std::tuple or struct of them, "
+                  "or nothing.");
     return good;
   }
   return callable;
@@ -112,8 +126,8 @@ constexpr bool are_loop_functions() {
   using List = LoopVariables<Variables>;
   constexpr bool fit = List::template fit<Condition> && List::template fit<Body>;
   static_assert(fit,
-                "The functions of tp::while_loop take the loop variables: a tp::Tensor, a std::vector of them, or the "
-                "tensors of a std::tuple one by one.");
+                "The functions of tp::while_loop take the loop variables: a tp::Tensor, a std::vector, std::pair, "
+                "std::array or struct of them, or the tensors of a std::tuple one by one.");
   if constexpr (fit) {
     using Result = std::remove_cvref_t<decltype(List::call(std::declval<Body&>(), std::declval<const Tensors&>()))>;
     constexpr bool good = is_result<Result> && !std::is_void_v<Result>;
@@ -127,7 +141,8 @@ constexpr bool maps() {
   constexpr bool fit = std::is_invocable_v<F&, typename LoopVariables<Sequences>::Type>;
   static_assert(fit, "The function of tp::map takes an element of each sequence, in the form of the sequences.");
   if constexpr (fit) {
-    constexpr bool good = !std::is_void_v<std::invoke_result_t<F&, typename LoopVariables<Sequences>::Type>>;
+    using Result = std::remove_cvref_t<std::invoke_result_t<F&, typename LoopVariables<Sequences>::Type>>;
+    constexpr bool good = is_result<Result> && !std::is_void_v<Result>;
     static_assert(good, "The function of tp::map returns an output for each element.");
     return good;
   }
@@ -164,7 +179,7 @@ FlatFunction flat_branch(F& f) {
 /// Throws InvalidArgumentError unless a body gives as many loop variables as it takes.
 TAPESTRY_API void require_count(std::size_t taken, std::size_t given);
 
-/// What a scan's function returns in one list. Each part is a Tensor, or a std::vector or std::tuple of them.
+/// What a scan's function returns in one list.
 template <class Next, class Output>
 Tensors scan_results(const Next& next, const Output& output, std::size_t carried) {
   Tensors list = flatten(next);
@@ -177,12 +192,11 @@ Tensors scan_results(const Next& next, const Output& output, std::size_t carried
 }  // namespace detail
 
 /// The result of `then()` where the predicate is true, and of `otherwise()` where it is false. Both return alike: a
-/// Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or nothing; a Variable or a number stands for
-/// its Tensor. Only the function that is chosen
-/// runs, with all that it does to Variables. A symbolic predicate makes one operation, TensorFlow's `If`, whose
-/// branches are functions of the graph; they may read all tensors around them, may be called more than once while they
-/// are traced, and are differentiable to any order. Throws InvalidArgumentError for a predicate that is no bool scalar,
-/// and for branches that do not return alike.
+/// Tensor, a std::vector, std::array, std::pair, std::tuple or struct of Tensors, or nothing; a Variable or a number
+/// stands for its Tensor. Only the function that is chosen runs, with all that it does to Variables. A symbolic
+/// predicate makes one operation, TensorFlow's `If`, whose branches are functions of the graph; they may read all
+/// tensors around them, may be called more than once while they are traced, and are differentiable to any order. Throws
+/// InvalidArgumentError for a predicate that is no bool scalar, and for branches that do not return alike.
 template <class F, class G>
 auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {}, Where where = Where::here()) {
   if constexpr (detail::are_branches<F, G>()) {
@@ -190,7 +204,7 @@ auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {
     constexpr bool alike = std::is_same_v<Result, detail::ResultType<std::invoke_result_t<G&>>>;
     static_assert(alike, "Both branches of tp::cond return the same type.");
     if constexpr (alike)
-      return detail::Unflatten<Result>::from(
+      return detail::unflatten<Result>(
           detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
   }
 }
@@ -209,7 +223,7 @@ Result switch_among(const Value& index, const std::vector<Branch>& branches, std
   std::vector<FlatFunction> flat;
   flat.reserve(branches.size());
   for (const Branch& each : branches) flat.push_back(flat_branch(each));
-  return Unflatten<Result>::from(flat_case(index, flat, false, name, where));
+  return unflatten<Result>(flat_case(index, flat, false, name, where));
 }
 
 }  // namespace detail
@@ -255,8 +269,9 @@ inline void switch_case(const Value& index, const std::vector<detail::Effect>& b
 /// @}
 
 /// Calls `body` with the loop variables as long as `condition` of them is true, and returns their last values. The loop
-/// variables are a Tensor, a std::vector of Tensors, or a std::tuple of tensors, Variables and numbers; both functions
-/// take them (those of a tuple one by one), and `body` returns their next values.
+/// variables are a Tensor, a std::vector, std::pair, std::array or struct of Tensors, such as an LSTM's state, or a
+/// std::tuple of tensors, Variables and numbers; both functions take them (those of a tuple one by one), and `body`
+/// returns their next values.
 ///
 /// Eagerly this is the C++ loop. Where a loop variable or the condition is symbolic it is one operation, TensorFlow's
 /// `While`, which is differentiable to any order and gives the same bits. The functions may read all tensors around
@@ -279,8 +294,8 @@ auto while_loop(Condition condition, Body body, const Variables& variables, cons
 
 /// Calls `f(carried, element)` for each element of the sequences along axis 0. It returns a std::tuple or std::pair of
 /// the next carried value and an output; `scan` returns the last carried value, and the outputs stacked along a new
-/// axis 0. The carried value, the sequences and the output are each a Tensor, or a std::vector or std::tuple of
-/// Tensors. The sequences must have the same length; of none, the outputs have the length 0.
+/// axis 0. The carried value, the sequences and the output are each a Tensor, or a std::vector, std::pair, std::array,
+/// std::tuple or struct of Tensors. The sequences must have the same length; of none, the outputs have the length 0.
 ///
 /// In a graph this is one operation, a `While`, like `while_loop`, and it can be differentiated to any order.
 template <class F, class Carried, class Sequences>
@@ -300,23 +315,24 @@ auto scan(F f, const Carried& carried, const Sequences& sequences, const Sequenc
         },
         first, elements, options, where);
     const Tensors stacked(results.begin() + first.size(), results.end());
-    return std::tuple<typename C::Type, typename detail::LoopVariables<Output>::Type>(
-        C::from(results.begin(), first.size()), detail::LoopVariables<Output>::from(stacked.begin(), stacked.size()));
+    using Stacked = detail::ResultType<Output>;
+    return std::tuple<typename C::Type, Stacked>(C::from(results.begin(), first.size()),
+                                                 detail::unflatten<Stacked>(stacked));
   }
 }
 
 /// The outputs of `f` for each element of the sequences along axis 0, stacked along a new axis 0. `f` takes and returns
-/// a Tensor, or a std::vector or std::tuple of Tensors. Otherwise like `scan`.
+/// what those of `scan` may be. Otherwise like `scan`.
 template <class F, class Sequences>
 auto map(F f, const Sequences& sequences, const SequenceOptions& options = {}, Where where = Where::here()) {
   if constexpr (detail::maps<Sequences, F>()) {
     using S = detail::LoopVariables<Sequences>;
-    using Output = std::remove_cvref_t<std::invoke_result_t<F&, typename S::Type>>;
+    using Output = detail::ResultType<std::invoke_result_t<F&, typename S::Type>>;
     const Tensors elements = S::list(sequences, where);
     const Tensors stacked = detail::flat_scan(
         [&](const Tensors& values) -> Tensors { return detail::flatten(f(S::from(values.begin(), values.size()))); },
         {}, elements, options, where);
-    return detail::LoopVariables<Output>::from(stacked.begin(), stacked.size());
+    return detail::unflatten<Output>(stacked);
   }
 }
 

@@ -213,7 +213,8 @@ inline constexpr NotDifferentiableYet not_differentiable_yet{};  ///< the defaul
 /// The gradient of an op: a function from the gradients of its outputs (empty handles where nothing flows) to the
 /// gradients of its inputs (empty handles for inputs without a gradient), one for each. It is a composition of public
 /// ops and never accesses elements, so derivatives of any order, and gradients as graphs, need nothing else. The
-/// function of an op with one output may take one Tensor instead of a list.
+/// function of an op with one output may take one Tensor instead of a list, and that of an op with one input may return
+/// one.
 class Gradient {
  public:
   /// A gradient that is not implemented: asking for it throws LookupError.
@@ -226,9 +227,9 @@ class Gradient {
   requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
       Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
     if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
-      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return f(call, g[0]); };
+      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g[0])); };
     } else {
-      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return f(call, g); };
+      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g)); };
     }
   }
 
@@ -240,6 +241,9 @@ class Gradient {
   Tensors operator()(const Call& call, const Tensors& gradients) const { return function_(call, gradients); }
 
  private:
+  static Tensors in_list(Tensors gradients) { return gradients; }
+  static Tensors in_list(const Tensor& gradient) { return {gradient}; }
+
   std::function<Tensors(const Call&, const Tensors&)> function_;
   bool flows_ = true;
 };

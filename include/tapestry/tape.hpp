@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tapestry/detail/locate.hpp"
+#include "tapestry/detail/results.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/variable.hpp"
 
@@ -397,64 +398,48 @@ auto grad(F f, Where where = Where::here()) {
 /// A function from one tensor to one tensor, made of ops.
 using TensorFunction = std::function<Tensor(const Tensor&)>;
 
-/// `hessian(f)(x)` is the matrix of second derivatives of a scalar function. Its shape is x's shape twice. Throws
-/// InvalidArgumentError if the value of f has more than one element.
-TAPESTRY_API TensorFunction hessian(TensorFunction f, Where where = Where::here());
+namespace detail {
 
-/// f(x), and the pullback: a function from a gradient with respect to f(x) to the gradient with respect to x.
-TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x,
-                                                   Where where = Where::here());
-/// f(x), and v^T J: the transposed derivative applied to v, which has the shape of f(x).
-TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v,
-                                           Where where = Where::here());
-/// f(x), and J v: the derivative in the direction v, which has the shape of x. It is computed forward, while f runs,
-/// and the derivative of a tensor is kept as long as the tensor.
-TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v,
-                                           Where where = Where::here());
-/// The same as functions of x and v.
-/// @{
-inline auto vjp(TensorFunction f, Where where = Where::here()) {
-  return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return vjp(f, x, v, where); };
-}
-inline auto jvp(TensorFunction f, Where where = Where::here()) {
-  return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return jvp(f, x, v, where); };
-}
-/// @}
+/// A function of tensors, given in one list.
+using ListFunction = std::function<Tensor(const Tensors&)>;
 
-/// Do not compile: f is not a function from one tensor to one tensor.
-/// @{
-template <class F>
-requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction hessian(const F&) {
-  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
-  static_assert(good, "hessian takes a function of one tp::Tensor that returns one.");
-  return {};
-}
-template <class F, class... Rest>
-requires(!std::convertible_to<const F&, TensorFunction>) auto vjp(const F&, const Rest&...) {
-  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
-  static_assert(good, "vjp takes a function of one tp::Tensor that returns one.");
-  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
-}
-template <class F, class... Rest>
-requires(!std::convertible_to<const F&, TensorFunction>) auto jvp(const F&, const Rest&...) {
-  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
-  static_assert(good, "jvp takes a function of one tp::Tensor that returns one.");
-  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
-}
-/// @}
+TAPESTRY_API std::pair<Tensor, Tensor> flat_jvp(const ListFunction& f, const std::vector<Value>& points,
+                                                const std::vector<Value>& directions, Where where);
+TAPESTRY_API std::pair<Tensor, std::function<Tensors(const Value&)>> flat_vjp(const ListFunction& f,
+                                                                              const std::vector<Value>& points,
+                                                                              Where where);
+TAPESTRY_API std::pair<Tensor, Tensors> flat_vjp(const ListFunction& f, const std::vector<Value>& points,
+                                                 const Value& v, Where where);
+/// The second derivatives by each two points, row by row.
+TAPESTRY_API Tensors flat_hessian(const ListFunction& f, const std::vector<Value>& points, Where where);
+
+/// A function from the gradient of a value to those of the arguments, or to that of the only one.
+class GradientFunction : public std::function<Tensors(const Tensor&)> {
+ public:
+  GradientFunction() = default;
+  template <class F>
+  requires std::is_invocable_r_v<Tensors, F&, const Tensor&> GradientFunction(F f)  // NOLINT: written as a lambda
+      : function(std::move(f)) {}
+  template <class F>
+  requires std::is_invocable_r_v<Tensor, F&, const Tensor&> GradientFunction(F f)  // NOLINT: written as a lambda
+      : function([f = std::move(f)](const Tensor& g) -> Tensors { return {Tensor(f(g))}; }) {}
+};
+
+}  // namespace detail
 
 /// The result of a function that is given to `custom_gradient`.
 struct CustomGradient {
   /// The value of the function.
   Tensor value;
-  /// Computes the gradients of the arguments, one for each, from the gradient of the value.
-  std::function<Tensors(const Tensor&)> gradient;
+  /// Computes the gradients of the arguments, one for each, from the gradient of the value. The function of one
+  /// argument may return one Tensor instead of a list.
+  detail::GradientFunction gradient;
 };
 
 namespace detail {
 TAPESTRY_API Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs,
                                     Where where);
-TAPESTRY_API Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, Where where);
+TAPESTRY_API Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs, Where where);
 
 /// Calls f with the tensors as separate arguments.
 template <class F, std::size_t... I>
@@ -483,56 +468,90 @@ constexpr bool can_be_recomputed() {
   constexpr bool callable = std::invocable<const F&, const Xs&...>;
   static_assert(callable, "The function of tp::recompute takes tp::Tensors, as many as the result is called with.");
   if constexpr (callable) {
-    constexpr bool good = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, Tensor>;
-    static_assert(good, "The function of tp::recompute returns one tp::Tensor.");
+    using Result = std::remove_cvref_t<std::invoke_result_t<const F&, const Xs&...>>;
+    constexpr bool good = is_result<Result> && !std::is_void_v<Result>;
+    static_assert(good,
+                  "The function of tp::recompute returns a tp::Tensor, or a std::vector, std::array, std::pair, "
+                  "std::tuple or struct of them.");
     return good;
   }
   return callable;
 }
 template <class>
 using TensorFor = Tensor;
+
+template <class F>
+class WithGradient {
+ public:
+  using MadeOf = F;
+  WithGradient(F f, Where where) : f_(std::move(f)), where_(where) {}
+
+  template <std::convertible_to<Tensor>... Xs>
+  Tensor operator()(const Xs&... xs) const {
+    if constexpr (has_custom_gradient<F, TensorFor<Xs>...>())
+      return custom_gradient(
+          [f = f_](const Tensors& inputs) -> CustomGradient {
+            return spread(f, inputs, std::index_sequence_for<Xs...>());
+          },
+          Tensors{Tensor(xs)...}, where_);
+    return {};
+  }
+
+ private:
+  F f_;
+  Where where_;
+};
+
+template <class F>
+class Recomputed {
+ public:
+  using MadeOf = F;
+  Recomputed(F f, Where where) : f_(std::move(f)), where_(where) {}
+
+  template <std::convertible_to<Tensor>... Xs>
+  auto operator()(const Xs&... xs) const {
+    if constexpr (can_be_recomputed<F, TensorFor<Xs>...>()) {
+      using Result = ResultType<std::invoke_result_t<const F&, const TensorFor<Xs>&...>>;
+      return unflatten<Result>(recompute(
+          [f = f_](const Tensors& inputs) -> Tensors {
+            return flatten(spread(f, inputs, std::index_sequence_for<Xs...>()));
+          },
+          Tensors{Tensor(xs)...}, where_));
+    }
+  }
+
+ private:
+  F f_;
+  Where where_;
+};
+
 }  // namespace detail
 
 /// Gives a function a gradient of its own:
 ///
 ///     auto log1pexp = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomGradient {
 ///       auto e = tp::exp(x);
-///       return {tp::log(1.0 + e), [=](const tp::Tensor& g) -> tp::Tensors { return {g * (1.0 - 1.0 / (1.0 + e))}; }};
+///       return {tp::log(1.0 + e), [=](const tp::Tensor& g) { return g * (1.0 - 1.0 / (1.0 + e)); }};
 ///     });
 ///
 /// The gradient is made of ops, so it can be differentiated again.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
-  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) -> Tensor {
-    if constexpr (detail::has_custom_gradient<F, detail::TensorFor<decltype(xs)>...>())
-      return detail::custom_gradient(
-          [f](const Tensors& inputs) -> CustomGradient {
-            return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
-          },
-          Tensors{Tensor(xs)...}, where);
-    return {};
-  };
+  return detail::WithGradient<F>(std::move(f), where);
 }
 
 /// A function that computes f, and that trades time for memory: a tape keeps only the arguments and the Variables that
-/// f reads, and the backward pass computes f again, from the same values and random numbers. What f does to Variables
-/// is done once. A tensor that f captures is a constant: what needs a gradient must be an argument or a Variable.
-/// Throws FailedPreconditionError in the backward pass if f then reads or changes other Variables. (T. Chen et al.,
-/// "Training deep nets with sublinear memory cost", 2016.)
+/// f reads, and the backward pass computes f again, from the same values and random numbers; of several results, once
+/// for each that has a gradient. f returns what a function of `trace` may. What f does to Variables is done once. A
+/// tensor that f captures is a constant: what needs a gradient must be an argument or a Variable. Throws
+/// FailedPreconditionError in the backward pass if f then reads or changes other Variables. (T. Chen et al., "Training
+/// deep nets with sublinear memory cost", 2016.)
 ///
 /// In a graph, a function with a branch or loop that draws random numbers or changes Variables is computed once, as if
 /// without recompute: a second run of them would draw other numbers.
 template <class F>
 auto recompute(F f, Where where = Where::here()) {
-  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) -> Tensor {
-    if constexpr (detail::can_be_recomputed<F, detail::TensorFor<decltype(xs)>...>())
-      return detail::recompute(
-          [f](const Tensors& inputs) -> Tensor {
-            return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
-          },
-          Tensors{Tensor(xs)...}, where);
-    return {};
-  };
+  return detail::Recomputed<F>(std::move(f), where);
 }
 
 /// @}

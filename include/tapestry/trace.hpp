@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tapestry/detail/handle.hpp"
+#include "tapestry/detail/results.hpp"
 #include "tapestry/session.hpp"
 
 namespace tapestry {
@@ -109,103 +110,6 @@ class TAPESTRY_API FlatTraces {
   Handle<State> state_;
 };
 
-// Conversion of the result of a function to a list and back. The result is a Tensor, a std::vector or std::array of
-// Tensors, a std::pair or std::tuple of them, or nothing. A Variable or a number stands for a Tensor.
-
-/// Whether T is a Tensor or stands for one.
-template <class T>
-inline constexpr bool is_one_tensor = std::convertible_to<const T&, Tensor> || is_number<T>;
-
-template <class T>
-inline constexpr bool is_result = is_one_tensor<T>;
-template <>
-inline constexpr bool is_result<void> = true;
-template <>
-inline constexpr bool is_result<std::vector<Tensor>> = true;
-template <>
-inline constexpr bool is_result<Tensors> = true;
-template <std::size_t N>
-inline constexpr bool is_result<std::array<Tensor, N>> = true;
-template <class... T>
-inline constexpr bool is_result<std::tuple<T...>> = (is_one_tensor<T> && ...);
-template <class A, class B>
-inline constexpr bool is_result<std::pair<A, B>> = is_result<std::tuple<A, B>>;
-
-/// The type of a result in which each part is a Tensor.
-template <class T>
-struct InTensors {
-  using Type = std::conditional_t<is_one_tensor<T>, Tensor, T>;
-};
-template <>
-struct InTensors<void> {
-  using Type = void;
-};
-template <class... T>
-struct InTensors<std::tuple<T...>> {
-  using Type = std::tuple<TensorFor<T>...>;
-};
-template <class A, class B>
-struct InTensors<std::pair<A, B>> {
-  using Type = std::pair<TensorFor<A>, TensorFor<B>>;
-};
-/// The type of what a call of a function with a result of type T returns.
-template <class T>
-using ResultType = typename InTensors<std::remove_cvref_t<T>>::Type;
-
-template <class T>
-requires is_one_tensor<T> Tensors flatten(const T& result) {
-  if constexpr (is_number<T>)
-    return {tensor(result)};
-  else
-    return {Tensor(result)};
-}
-inline Tensors flatten(const std::vector<Tensor>& result) { return result; }
-inline Tensors flatten(const Tensors& result) { return result; }
-template <std::size_t N>
-Tensors flatten(const std::array<Tensor, N>& result) {
-  return Tensors(result.begin(), result.end());
-}
-template <class... T>
-Tensors flatten(const std::tuple<T...>& result) {
-  return std::apply([](const auto&... each) { return Tensors{flatten(each)[0]...}; }, result);
-}
-template <class A, class B>
-Tensors flatten(const std::pair<A, B>& result) {
-  return {flatten(result.first)[0], flatten(result.second)[0]};
-}
-
-template <class T>
-struct Unflatten {
-  static T from(const Tensors& list) { return T(list); }
-};
-template <>
-struct Unflatten<Tensor> {
-  static Tensor from(const Tensors& list) { return list[0]; }
-};
-template <>
-struct Unflatten<void> {
-  static void from(const Tensors&) {}
-};
-template <std::size_t N>
-struct Unflatten<std::array<Tensor, N>> {
-  static std::array<Tensor, N> from(const Tensors& list) {
-    std::array<Tensor, N> result;
-    std::copy(list.begin(), list.end(), result.begin());
-    return result;
-  }
-};
-template <class... T>
-struct Unflatten<std::tuple<T...>> {
-  static std::tuple<T...> from(const Tensors& list) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::tuple<T...>(list[I]...); }
-    (std::index_sequence_for<T...>());
-  }
-};
-template <class A, class B>
-struct Unflatten<std::pair<A, B>> {
-  static std::pair<A, B> from(const Tensors& list) { return {list[0], list[1]}; }
-};
-
 /// The number of Tensors that a function takes: the smallest number up to 16 with which it can be called. A function
 /// that is made of another one, such as `grad(f)`, takes what that one takes.
 template <class F, std::size_t... I>
@@ -262,7 +166,7 @@ constexpr bool gives_tensors() {
       is_result<std::remove_cvref_t<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>>;
   static_assert(
       good,
-      "A traced function returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or "
+      "A traced function returns a tp::Tensor, a std::vector, std::array, std::pair, std::tuple or struct of them, or "
       "nothing.");
   return good;
 }
@@ -300,14 +204,14 @@ class TracedCall {
   template <std::same_as<Where> Place = Where>
   Result operator()(Arguments... arguments, Place where = Place::here()) const {
     std::array<Value, sizeof...(Arguments)> values{std::move(arguments)...};
-    return Unflatten<Result>::from(traces_.call(values, where));
+    return unflatten<Result>(traces_.call(values, where));
   }
   /// Does not compile: another number of arguments.
   template <class... Others>
   requires(sizeof...(Others) != sizeof...(Arguments)) Result operator()(const Others&...) const {
     static_assert(sizeof...(Others) == sizeof...(Arguments),
                   "A traced function is called with as many arguments as the function takes.");
-    return Unflatten<Result>::from({});
+    return unflatten<Result>({});
   }
 
  protected:
@@ -338,9 +242,7 @@ class TracedCall<Result, Traces, Values> {
   Traces traces_;
 
  private:
-  Result call(std::vector<Value> values, Where where) const {
-    return Unflatten<Result>::from(traces_.call(values, where));
-  }
+  Result call(std::vector<Value> values, Where where) const { return unflatten<Result>(traces_.call(values, where)); }
 };
 
 /// The type of Traced or Function for a function of type F.
@@ -384,9 +286,10 @@ class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...
 };
 
 /// Calls a function once with symbolic arguments and keeps the graph of what it does. The function takes Tensors (or
-/// one std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
-/// nothing; a Variable or a number in a result stands for its Tensor. Variables are captured by reference; other eager
-/// tensors become constants. Of a module, `trace(net, specs)` keeps a reference.
+/// one std::vector of them); parameters that have defaults keep these. It returns a Tensor, a std::vector, std::array,
+/// std::pair, std::tuple or struct of Tensors, such as TopK, or nothing; a Variable or a number in a result stands for
+/// its Tensor. Variables are captured by reference; other eager tensors become constants. Of a module,
+/// `trace(net, specs)` keeps a reference.
 template <class F>
 auto trace(F&& f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
   using Kept = detail::Kept<F>;

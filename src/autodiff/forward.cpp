@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "autodiff/backward.hpp"
+#include "autodiff/points.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
@@ -21,8 +22,8 @@ bool may_depend(const Tensor& tensor) { return is_floating(tensor.dtype()) || te
 /// (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
 class Pushforward final : public Recorder {
  public:
-  Pushforward(const Tensor& x, const Tensor& direction) {
-    keep(x, {direction, nullptr});
+  Pushforward(const Tensors& points, const Tensors& directions) {
+    for (std::size_t i = 0; i < points.size(); ++i) keep(points[i], {directions[i], nullptr});
     recorders().push_back(this);
   }
   ~Pushforward() override { recorders().erase(std::find(recorders().begin(), recorders().end(), this)); }
@@ -150,16 +151,25 @@ std::string describe(const Tensor& x) { return x ? to_string(x.dtype()) + to_str
 
 }  // namespace
 
-std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
-  if (!v || !x || v.dtype() != x.dtype() || !agree(v.shape(), x.shape()))
+std::pair<Tensor, Tensor> detail::flat_jvp(const ListFunction& f, const std::vector<Value>& points,
+                                           const std::vector<Value>& directions, Where where) {
+  if (directions.size() != points.size())
     throw InvalidArgumentError(
-        detail::join("jvp: the direction ", describe(v), " does not fit the argument ", describe(x)), where);
-  if (!may_depend(x))
-    throw InvalidArgumentError(detail::join("jvp: the argument must be of a float type, not ", describe(x)), where);
-  return detail::locating({}, where, [&]() -> std::pair<Tensor, Tensor> {
-    const Tensor own = detail::own_argument(x, where);
-    const Pushforward pushforward(own, v);
-    const Tensor y = f(own);
+        join("jvp: there are ", directions.size(), " directions for ", points.size(), " arguments"), where);
+  Tensors xs, vs;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Tensor x = points[i].tensor({}, where), v = x ? like(directions[i], x, where) : Tensor();
+    if (!v || v.dtype() != x.dtype() || !agree(v.shape(), x.shape()))
+      throw InvalidArgumentError(join("jvp: the direction ", describe(v), " does not fit the argument ", describe(x)),
+                                 where);
+    if (!may_depend(x))
+      throw InvalidArgumentError(join("jvp: the argument must be of a float type, not ", describe(x)), where);
+    xs.push_back(own_argument(x, where));
+    vs.push_back(v);
+  }
+  return locating({}, where, [&]() -> std::pair<Tensor, Tensor> {
+    const Pushforward pushforward(xs, vs);
+    const Tensor y = f(xs);
     return {y, pushforward.of(y, where)};
   });
 }

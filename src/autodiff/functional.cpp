@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "autodiff/points.hpp"
 #include "autodiff/with_gradient_to.hpp"
 #include "backend/views.hpp"
 #include "core/deferred.hpp"
@@ -15,10 +16,10 @@
 namespace tapestry {
 namespace {
 
-/// f(x). An error that names no line of the user's names this one.
-template <class F, class X>
-auto call_at(Where where, const F& f, const X& x) {
-  return detail::locating({}, where, [&] { return f(x); });
+/// f(xs). An error that names no line of the user's names this one.
+template <class F>
+auto call_at(Where where, const F& f, const Tensors& xs) {
+  return detail::locating({}, where, [&] { return f(xs); });
 }
 
 }  // namespace
@@ -28,51 +29,6 @@ std::vector<Tensor> detail::own_argument(const std::vector<Tensor>& xs, Where wh
   std::vector<Tensor> own;
   for (const Tensor& each : xs) own.push_back(own_argument(each, where));
   return own;
-}
-
-TensorFunction hessian(TensorFunction f, Where where) {
-  return [f = std::move(f), where](const Tensor& at) {
-    const Tensor x = detail::own_argument(at, where);
-    GradientTape outer;
-    outer.watch(x, where);
-    Tensor gradient;
-    {
-      GradientTape inner;
-      inner.watch(x, where);
-      const Tensor value = call_at(where, f, x);
-      if (value.shape().is_known() && value.size() != 1)
-        throw InvalidArgumentError(detail::join("A hessian is that of a function with one value, not ", value.shape()),
-                                   where);
-      gradient = inner.gradient({value, where}, x, {.unconnected = Unconnected::zero});
-    }
-    Tensor second = outer.jacobian({gradient, where}, x);
-    if (second) return second;
-    Shape shape = x.shape();
-    for (const std::int64_t size : x.shape().sizes()) shape.push_back(size);
-    return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
-  };
-}
-
-std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& at, Where where) {
-  const Tensor x = detail::own_argument(at, where);
-  auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
-  tape->watch(x, where);
-  Tensor y = call_at(where, f, x);
-  // The pullback may be called much later: until then the tape must record nothing.
-  std::shared_ptr<GradientTape::Pause> asleep(new GradientTape::Pause(tape->stop_recording()));
-  TensorFunction pullback = [tape, asleep, y, x, where](const Tensor& v) {
-    return tape->gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
-  };
-  return {y, pullback};
-}
-
-std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& at, const Tensor& v, Where where) {
-  const Tensor x = detail::own_argument(at, where);
-  GradientTape tape;
-  tape.watch(x, where);
-  Tensor y = call_at(where, f, x);
-  Tensor gradient = tape.gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
-  return {y, gradient};
 }
 
 namespace detail {
@@ -333,8 +289,56 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
                        std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient), where);
 }
 
-Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, Where where) {
-  Tensor value;
+Tensors flat_hessian(const ListFunction& f, const std::vector<Value>& points, Where where) {
+  const Tensors xs = own_points(points, where);
+  GradientTape outer({.persistent = xs.size() > 1});
+  outer.watch(xs, where);
+  std::vector<Tensor> gradients;
+  {
+    GradientTape inner;
+    inner.watch(xs, where);
+    const Tensor value = call_at(where, f, xs);
+    if (value.shape().is_known() && value.size() != 1)
+      throw InvalidArgumentError(join("A hessian is that of a function with one value, not ", value.shape()), where);
+    gradients = inner.gradient({value, where}, xs, {.unconnected = Unconnected::zero});
+  }
+  Tensors rows;
+  for (const Tensor& gradient : gradients)
+    for (const Tensor& x : xs) {
+      const Tensor second = outer.jacobian({gradient, where}, x);
+      rows.push_back(second ? second
+                            : zeros(joined(gradient.shape(), x.shape()), {.dtype = x.dtype(), .device = x.device()}));
+    }
+  return rows;
+}
+
+std::pair<Tensor, std::function<Tensors(const Value&)>> flat_vjp(const ListFunction& f,
+                                                                 const std::vector<Value>& points, Where where) {
+  const Tensors xs = own_points(points, where);
+  auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
+  tape->watch(xs, where);
+  Tensor y = call_at(where, f, xs);
+  // The pullback may be called much later: until then the tape must record nothing.
+  std::shared_ptr<GradientTape::Pause> asleep(new GradientTape::Pause(tape->stop_recording()));
+  auto pullback = [tape, asleep, y, xs, where](const Value& v) -> Tensors {
+    return tape->gradient({y, where}, xs, {.output_gradients = like(v, y, where), .unconnected = Unconnected::zero});
+  };
+  return {y, pullback};
+}
+
+std::pair<Tensor, Tensors> flat_vjp(const ListFunction& f, const std::vector<Value>& points, const Value& v,
+                                    Where where) {
+  const Tensors xs = own_points(points, where);
+  GradientTape tape;
+  tape.watch(xs, where);
+  Tensor y = call_at(where, f, xs);
+  Tensors gradients =
+      tape.gradient({y, where}, xs, {.output_gradients = like(v, y, where), .unconnected = Unconnected::zero});
+  return {y, gradients};
+}
+
+Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs, Where where) {
+  Tensors values;
   Surroundings found;
   const random::State random_before = random::state();
   const DType autocast = Autocast::current();
@@ -342,9 +346,10 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   const bool in_graph = open_sink() || std::ranges::any_of(inputs, is_symbolic);
   {
     Watcher watcher(found, in_graph ? &calls : nullptr);
-    value = call_at(where, f, inputs);
+    values = call_at(where, f, inputs);
   }
-  if (!value) throw InvalidArgumentError("recompute: the function returns an empty Tensor", where);
+  for (const Tensor& each : values)
+    if (!each) throw InvalidArgumentError("recompute: the function returns an empty Tensor", where);
   if (found.has_stateful_flow) {
     // A second branch or loop would draw other numbers, so the tapes keep the results of this one.
     if (!in_graph)
@@ -353,7 +358,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
           "call it with tensors of that graph",
           where);
     for (Call& each : calls) tell_recorders(std::move(each));
-    return value;
+    return values;
   }
   const bool is_random = random::state() != random_before;
   const std::size_t arguments = inputs.size(), sources = arguments + found.values.size();
@@ -362,7 +367,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
     all_inputs.append(each->begin(), each->end());
   // In its second run f must read the same values and draw the same numbers as in the first.
   auto backward = [=, variables = std::move(found.variables), reads = std::move(found.reads),
-                   changes = found.changes.size()](const Tensors& all) -> Tensors {
+                   changes = found.changes.size()](std::size_t result, const Tensors& all) -> Tensors {
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
     for (Tensor& source : from)
@@ -382,7 +387,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
       const Autocast types(autocast);
       std::optional<RandomReplay> numbers;
       if (is_random) numbers.emplace(random_before);
-      again = f(Tensors(from.begin(), from.begin() + arguments));
+      again = f(Tensors(from.begin(), from.begin() + arguments))[result];
     }
     Tensors gradients = tape.gradient(again, std::vector<Tensor>(from), {.output_gradients = g});
     // A tensor that occurs more than once has its whole gradient each time; only the first one counts.
@@ -393,8 +398,12 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
     for (std::size_t i = sources + 1; i < all.size(); ++i) gradients.emplace_back();
     return gradients;
   };
-  return record_result(recompute_op, value, all_inputs,
-                       std::make_shared<const std::function<Tensors(const Tensors&)>>(backward), where);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    auto of_result = [backward, i](const Tensors& all) -> Tensors { return backward(i, all); };
+    values[i] = record_result(recompute_op, values[i], all_inputs,
+                              std::make_shared<const std::function<Tensors(const Tensors&)>>(of_result), where);
+  }
+  return values;
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "autodiff/points.hpp"
 #include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
@@ -8,12 +9,6 @@
 
 namespace tapestry {
 namespace {
-
-/// The sizes of one shape followed by those of another.
-Shape joined(Shape first, const Shape& second) {
-  for (const Dimension& size : second) first.push_back(size);
-  return first;
-}
 
 /// The derivatives of f in these directions [n, ...], each of the shape of x: [n, ...], each of the shape of f(x).
 Tensor pushed(const TensorFunction& f, const Tensor& x, const Tensor& directions, Where where) {
@@ -28,24 +23,48 @@ Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
   Shape of_y = columns.shape();
   of_y.erase(0);
   const Tensor by_element = with_axes_moved(columns, 0, 1, columns.rank() - 1, where);
-  return reshape(In(by_element, where), joined(of_y, x.shape()));
+  return reshape(In(by_element, where), detail::joined(of_y, x.shape()));
 }
 
-/// `may_go_forward`: it does where f(x) has more elements than x.
-Tensor backward_jacobian(const TensorFunction& f, const Tensor& at, bool may_go_forward, Where where) {
-  const Tensor x = detail::own_argument(at, where);
+/// The derivatives by each point, one after another: what f has of the others is constant.
+Tensors forward_jacobians(const detail::ListFunction& f, const Tensors& points, Where where) {
+  Tensors result;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const TensorFunction of_one = [&](const Tensor& x) {
+      Tensors xs = points;
+      xs[i] = x;
+      return f(xs);
+    };
+    result.push_back(forward_jacobian(of_one, points[i], where));
+  }
+  return result;
+}
+
+/// `may_go_forward`: it does where f has more elements than the points.
+Tensors backward_jacobians(const detail::ListFunction& f, const std::vector<Value>& points, bool may_go_forward,
+                           Where where) {
+  const Tensors xs = detail::own_points(points, where);
   {
-    GradientTape tape;
-    tape.watch(x, where);
-    const Tensor y = detail::locating({}, where, [&] { return f(x); });
-    const bool forward = may_go_forward && y.shape().is_known() && x.shape().is_known() && y.size() > x.size();
-    if (!forward) {
-      const Tensor result = tape.jacobian({y, where}, x);
-      const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-      return result ? result : zeros(joined(y.shape(), x.shape()), like, {}, where);
+    GradientTape tape({.persistent = xs.size() > 1});
+    tape.watch(xs, where);
+    const Tensor y = detail::locating({}, where, [&] { return f(xs); });
+    bool forward = may_go_forward && y.shape().is_known();
+    std::int64_t elements = 0;
+    for (const Tensor& x : xs) {
+      forward = forward && x.shape().is_known();
+      if (forward) elements += x.size();
+    }
+    if (!forward || y.size() <= elements) {
+      Tensors result;
+      for (const Tensor& x : xs) {
+        const Tensor found = tape.jacobian({y, where}, x);
+        const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+        result.push_back(found ? found : zeros(detail::joined(y.shape(), x.shape()), like, {}, where));
+      }
+      return result;
     }
   }
-  return forward_jacobian(f, x, where);
+  return forward_jacobians(f, xs, where);
 }
 
 // ---- Sparse --------------------------------------------------------------------------------------------------------
@@ -119,10 +138,11 @@ SparseMatrix stored_jacobian(const TensorFunction& f, const Tensor& x, const Col
 
 }  // namespace
 
-TensorFunction detail::jacobian_of(TensorFunction f, Way way, Where where) {
-  return [f = std::move(f), way, where](const Tensor& x) {
-    return way == Way::forward ? forward_jacobian(f, x, where) : backward_jacobian(f, x, way == Way::shorter, where);
-  };
+Tensors detail::flat_jacobian(const ListFunction& f, const std::vector<Value>& points, Way way, Where where) {
+  if (way != Way::forward) return backward_jacobians(f, points, way == Way::shorter, where);
+  Tensors xs;
+  for (const Value& each : points) xs.push_back(each.tensor({}, where));
+  return forward_jacobians(f, xs, where);
 }
 
 Tensor SparseMatrix::dense(Where where) const {
@@ -130,15 +150,16 @@ Tensor SparseMatrix::dense(Where where) const {
   return tensor_scatter_nd_add(In(empty, where), indices, values);
 }
 
-std::function<SparseMatrix(const Tensor&)> detail::sparse_jacobian_of(TensorFunction f, const Tensor& pattern,
-                                                                      Where where) {
-  return detail::locating("sparse_jacobian", where, [&]() -> std::function<SparseMatrix(const Tensor&)> {
+std::function<SparseMatrix(const Value&)> detail::sparse_jacobian_of(TensorFunction f, const Tensor& pattern,
+                                                                     Where where) {
+  return detail::locating("sparse_jacobian", where, [&]() -> std::function<SparseMatrix(const Value&)> {
     if (!pattern || pattern.rank() != 2)
       throw InvalidArgumentError(detail::join("The pattern must be a matrix, not ",
                                               pattern ? to_string(pattern.shape()) : std::string("an empty Tensor")));
     return [f = std::move(f), coloring = color(pattern.cast(boolean, where).to(cpu())), shape = pattern.shape(),
-            where](const Tensor& x) {
-      return detail::locating("sparse_jacobian", where, [&] { return stored_jacobian(f, x, coloring, shape, where); });
+            where](const Value& x) {
+      return detail::locating("sparse_jacobian", where,
+                              [&] { return stored_jacobian(f, x.tensor({}, where), coloring, shape, where); });
     };
   });
 }

@@ -265,6 +265,7 @@ Tensor repeat(In x, std::int64_t repeats, std::string_view name) {
 }
 
 Tensor pad(In x, const std::vector<Padding>& paddings, const PadOptions& options, std::string_view name) {
+  detail::plain_name(name, detail::Worded::pad_mode, x.where());
   if (options.mode != PadMode::constant) return mirror_pad(x, paddings, options.mode, name);
   Ints flat;
   for (const Padding& each : paddings) {

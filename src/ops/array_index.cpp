@@ -285,7 +285,9 @@ Tensor detail::index(const Tensor& x, std::initializer_list<Index> indices) {
 }
 
 Tensor detail::slice_update(In x, In value, std::initializer_list<Index> indices, std::string_view name) {
-  return apply(slice_update_op, {x, value}, Expression(indices).attrs(), name);
+  const bool is_narrowed = bool(x.tensor()) && is_floating(x->dtype()) && bool(value.tensor()) && !value.is_number();
+  const Tensor part = is_narrowed ? value.as(x->dtype()) : value.tensor();
+  return apply(slice_update_op, {x, In(part, value.where())}, Expression(indices).attrs(), name);
 }
 
 Tensor slice(In x, const Ints& begin, const Ints& size, std::string_view name) {

@@ -223,10 +223,12 @@ Tensor like_transposed(const Tensor& image, const Growth& height, const Growth& 
 }  // namespace
 
 Tensor conv2d(In x, In filter, const Conv2dOptions& options, std::string_view name) {
-  return blaming(conv2d_op.name, x.where(), [&] { return apply(conv2d_op, {x, filter}, attrs_of(options), name); });
+  const std::string_view plain = detail::plain_name(name, detail::Worded::padding, x.where());
+  return blaming(conv2d_op.name, x.where(), [&] { return apply(conv2d_op, {x, filter}, attrs_of(options), plain); });
 }
 
 Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options, std::string_view name) {
+  detail::plain_name(name, detail::Worded::padding, x.where());
   return blaming("conv2d_transpose", x.where(), [&] {
     const Attrs attrs = attrs_of(options);
     const Tensor given = as_floats(x), weights = as_floats(filter);

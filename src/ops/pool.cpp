@@ -224,10 +224,10 @@ Tensor pool(const Op& op, In x, const Pool2dOptions& options, std::string_view n
 }  // namespace
 
 Tensor max_pool2d(In x, const Pool2dOptions& options, std::string_view name) {
-  return pool(max_pool_op, x, options, name);
+  return pool(max_pool_op, x, options, detail::plain_name(name, detail::Worded::padding, x.where()));
 }
 Tensor avg_pool2d(In x, const Pool2dOptions& options, std::string_view name) {
-  return pool(avg_pool_op, x, options, name);
+  return pool(avg_pool_op, x, options, detail::plain_name(name, detail::Worded::padding, x.where()));
 }
 
 }  // namespace tapestry

@@ -389,8 +389,9 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
 }
 
 Tensor run_recompute(Machine& m, const Step& step, const Values& x) {
-  return detail::recompute([&m, &step](const Tensors& operands) { return m.run_quietly(step.body, operands); },
-                           Tensors(x.begin(), x.end()), Where::here());
+  return detail::recompute(
+      [&m, &step](const Tensors& operands) -> Tensors { return {m.run_quietly(step.body, operands)}; },
+      Tensors(x.begin(), x.end()), Where::here())[0];
 }
 
 /// With a gradient that is not the function's own.

@@ -50,8 +50,8 @@ TAPESTRY_API Tensor slice(In x, const Ints& begin, const Ints& size, std::string
 namespace detail {
 TAPESTRY_API Tensor slice_update(In x, In value, std::initializer_list<Index> indices, std::string_view name = {});
 }
-/// A copy of x in which the slice `x(first, rest...)` is replaced by `value`, which broadcasts to it. The dtypes are
-/// promoted.
+/// A copy of x in which the slice `x(first, rest...)` is replaced by `value`, which broadcasts to it. Floats keep the
+/// dtype of x; whole numbers and bools are promoted with the value.
 template <class... Indices>
 requires(std::constructible_from<Index, Indices>&&...) Tensor
     slice_update(In x, In value, Index first, Indices... rest) {

@@ -60,6 +60,8 @@ class TAPESTRY_API Padding2d {
   template <AxisNumber T>
   Padding2d(T all_sides)  // NOLINT(google-explicit-constructor): one number for all sides
       : Padding2d(all_sides, all_sides, all_sides, all_sides) {}
+  /// The numbers of rows both above and below the image, and of columns both on its left and on its right.
+  Padding2d(std::int64_t vertical, std::int64_t horizontal) : Padding2d(vertical, vertical, horizontal, horizontal) {}
   /// The numbers of rows above and below the image, and of columns on its left and right.
   Padding2d(std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right)
       : scheme_("EXPLICIT"), widths_{0, 0, top, bottom, left, right, 0, 0} {}
