@@ -127,7 +127,7 @@ struct MonitoredSession::State {
   /// Makes a session that is ready, and waits for the servers and for the chief.
   void create() {
     const auto end = Clock::now() + std::chrono::duration<double>(options.max_wait_secs);
-    std::string reason = "the chief has not initialized the Variables";
+    std::string reason;
     for (auto pause = std::chrono::milliseconds(10);; pause = std::min(pause * 2, std::chrono::milliseconds(1000))) {
       session.emplace(target, graph, options.config);
       left =
@@ -138,6 +138,11 @@ struct MonitoredSession::State {
           break;
         }
         if (are_ready()) break;
+        reason = "the chief has not initialized the Variables";
+      } catch (const DeadlineExceededError& error) {
+        if (!is_remote() || options.is_chief) throw;
+        // What the last answer was says more than that there was no time for another one.
+        if (reason.empty()) reason = error.message();
       } catch (const UnavailableError& error) {
         if (!is_remote()) throw;
         reason = error.message();
