@@ -330,6 +330,12 @@ TEST_CASE("a result of several ops is finite where float32's is") {
       CHECK(same_bits(function(f)(x), f(x)));
     }
   }
+  // Whole numbers give floats, as ever.
+  check_values(losses::cosine_similarity(tensor({3, 4}), tensor({4, 3})), {0.96}, 1e-6);
+  check_values(clip_by_norm(tensor({3, 4}), 1), {0.6, 0.8}, 1e-6);
+  check_values(clip_by_global_norm({tensor({3, 4})}, 1).first[0], {0.6, 0.8}, 1e-6);
+  check_values(nn::RMSNorm(2, {.epsilon = 0})(tensor({1, 7})), {0.2, 1.4}, 1e-6);
+  CHECK(losses::cosine_similarity(tensor({3, 4}).cast(float16), ones({2})).dtype() == float32);
   {
     const Autocast in_halves(float16);
     CHECK(losses::mse(zeros({2}, {.dtype = float16}), tensor({300, 400}).cast(float16)).item<float>() == 125000);

@@ -198,7 +198,7 @@ Tensor cosine_similarity(In a, In b) {
     constexpr double least = 1e-8;
     const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(y), -1);
     const Tensor cosine = reduce_sum(x * y, -1) * rsqrt(maximum(squared_lengths, least * least));
-    return cosine.cast(given.dtype());
+    return is_half(given.dtype()) && b->dtype() == given.dtype() ? cosine.cast(given.dtype()) : cosine;
   });
 }
 

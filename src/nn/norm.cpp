@@ -71,7 +71,8 @@ std::string RMSNorm::size_text() const { return detail::join(weight.shape()[0]);
 
 Tensor RMSNorm::forward(const Tensor& x) const {
   const Tensor wide = widened(x), mean = reduce_mean(square(wide), -1, {.keep_dims = true});
-  return (wide * rsqrt(mean + options_.epsilon)).cast(x.dtype()) * weight;
+  const Tensor scaled = wide * rsqrt(mean + options_.epsilon);
+  return (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight;
 }
 
 }  // namespace tapestry::nn

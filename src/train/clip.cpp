@@ -20,6 +20,11 @@ Tensor root(const Tensor& sum) {
   return tapestry::where(positive, sqrt(tapestry::where(positive, sum, 1.0)), sum);
 }
 
+/// A result of `widened(given)` in the type of `given`, if that is a half.
+Tensor as_given(const Tensor& result, const Tensor& given) {
+  return is_half(given.dtype()) ? result.cast(given.dtype()) : result;
+}
+
 void check_limit(double clip_norm, Where where) {
   train::require(clip_norm > 0 && std::isfinite(clip_norm), "clip_norm", clip_norm, "a positive, finite number", where);
 }
@@ -42,7 +47,7 @@ Tensor clip_by_norm(In x, double clip_norm) {
   // The product comes before the division, as in TensorFlow. Infinite elements become NaN and the others 0.
   const Tensor divisor = maximum(root(reduce_sum(square(widened(elements_of(x))))), clip_norm);
   return map_rows(
-      x, [&](const Tensor& each) { return divide(multiply(widened(each), clip_norm), divisor).cast(each.dtype()); });
+      x, [&](const Tensor& each) { return as_given(divide(multiply(widened(each), clip_norm), divisor), each); });
 }
 
 Tensor global_norm(const InList& tensors) {
@@ -59,7 +64,7 @@ std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors
   const Tensor constant = stop_gradient(norm);
   const Tensor scale = add(divide(clip_norm, maximum(norm, clip_norm)), subtract(constant, constant));
   std::vector<Tensor> clipped;
-  const auto scaled = [&](const Tensor& each) { return multiply(widened(each), scale).cast(each.dtype()); };
+  const auto scaled = [&](const Tensor& each) { return as_given(multiply(widened(each), scale), each); };
   for (const Tensor& tensor : tensors.tensors()) clipped.push_back(tensor ? map_rows(tensor, scaled) : Tensor());
   return {std::move(clipped), norm};
 }
