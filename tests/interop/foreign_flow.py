@@ -94,6 +94,23 @@ def grows(x, n):
                          shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 3])))[1]
 
 
+def grows_by_others(x, n):
+    """Loop variables that grow by what comes from elsewhere: rows of another tensor, and those of an inner loop."""
+    grown = lambda start, more: tf.while_loop(
+        lambda i, s: i < n, lambda i, s: (i + 1, tf.concat([s, more(i, s)], 0)), (0, start),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 3])))[1]
+    inner = lambda i, s: tf.while_loop(
+        lambda k, t: k < i, lambda k, t: (k + 1, tf.concat([t, tf.sin(t[-1:])], 0)), (0, s[:1]),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 3])))[1]
+    return grown(tf.zeros([1, 3]), lambda i, s: x[:1] * tf.cast(i, tf.float32)), grown(x[:2], inner)
+
+
+def grows_of_any_rank(x, n):
+    """As greedy decoding: x has an unknown rank, of which the product takes one alone."""
+    return tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, tf.concat([s, tf.tanh(s[-1:] @ SQUARE)], 0)), (0, x),
+                         shape_invariants=(tf.TensorShape([]), tf.TensorShape(None)))[1]
+
+
 def lengthened(x, n):
     """Lists that become longer when an element beyond their end is written."""
     def rows_of(reserved):
@@ -113,7 +130,7 @@ def differentiated(x, n):
 
 # Those that the tests read without TensorFlow.
 GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "lengthened, functions",
-          "lengthened, frames", "mapped, frames",
+          "lengthened, frames", "mapped, frames", "grows_by_others, frames", "grows_of_any_rank, functions",
           "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
 GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "nested, frames, resource",
                    "unused_array, frames, reference", "in_branch, frames, resource", "nested, functions, resource",
@@ -125,7 +142,7 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
 GOLDEN_IDIOMS = ("reads behind updates, reference",)
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
-             lengthened, differentiated)
+             grows_by_others, grows_of_any_rank, lengthened, differentiated)
 
 
 def layers_with_loops():
@@ -169,7 +186,7 @@ def write_functions(folder):
     feeds = [[points(61, 2, 3), np.int32(n)] for n in (0, 1, 3, 5)] + [[points(62, 4, 3), np.int32(2)]]
     for each in FUNCTIONS:
         tall = each in (scanned,)
-        shape = [None, 2, 3] if tall else [None, 3]
+        shape = [None, 2, 3] if tall else None if each is grows_of_any_rank else [None, 3]
         given = [[points(63, n, 2, 3), np.int32(n)] for n in (1, 4)] if tall else feeds
         freeze(folder, each.__name__, each, given, [tf.TensorSpec(shape, tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")],)
     for name, layer in layers_with_loops():

@@ -169,7 +169,8 @@ class FlowReader {
     FunctionTracer tracer(inputs, where_);
     std::vector<GraphFunction> functions = tracer.trace(traced);
     if (change) return {};
-    const std::vector<char> varies = changing_shapes(functions[0], tracer.operands());
+    const std::vector<char> varies = changing_shapes(functions[0], tracer.operands(), change);
+    if (change) return {};
     const bool is_stateful = tracer.is_stateful();
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
     attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
@@ -187,29 +188,53 @@ class FlowReader {
     return tracer.add(detail::while_op(is_stateful), all, attrs, reader_.def().name);
   }
 
-  /// By loop variable, whether an iteration changes unknown sizes of its shape. It is tried with numbers: one for all
-  /// of these sizes, and then another one for each of them in turn, which shows sizes that come from other tensors.
-  std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured) const {
+  /// By loop variable, whether an iteration changes unknown sizes of its shape; `change` tells of one that changes
+  /// sizes that are known in the body. It is tried with numbers in the place of all that is unknown: one for all sizes,
+  /// and then another one for each size of a loop variable in turn, which shows sizes that come from other tensors.
+  /// Where the body cannot take the number, those that it knows are tried.
+  std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured,
+                                    std::optional<std::pair<std::size_t, Shape>>& change) const {
     std::vector<char> changing = changing_lists();
     Specs specs;
     for (const Tensor& each : body.inputs)
       specs.push_back(each ? each.spec() : captured[specs.size() + captured.size() - body.inputs.size()].spec());
-    std::vector<std::pair<std::size_t, int>> open;  // axes of loop variables
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      for (int axis = 0; axis < specs[i].shape.rank(); ++axis) {
-        if (specs[i].shape.sizes()[axis] >= 0) continue;
-        if (i < changing.size()) open.emplace_back(i, axis);
-        specs[i].shape.set(axis, 5);
+    const auto has_no_rank = [](const Spec& each) { return !each.shape.has_rank(); };
+    const int most_rank = std::any_of(specs.begin(), specs.end(), has_no_rank) ? 4 : 0;
+    const std::vector<std::int64_t> sizes = sizes_to_try(body, specs);
+    for (int rank = 0; rank <= most_rank; ++rank)
+      for (const std::int64_t size : sizes) {
+        Specs tried = specs;
+        for (Spec& each : tried) each.shape = with_sizes(each.shape, rank, size);
+        if (!note_changes(body, specs, tried, changing, change)) continue;
+        for (std::size_t i = 0; i < changing.size(); ++i)
+          for (int axis = 0; axis < specs[i].shape.rank() && !changing[i]; ++axis) {
+            if (specs[i].shape.sizes()[axis] >= 0) continue;
+            Specs other = tried;
+            other[i].shape.set(axis, size + 2);
+            note_changes(body, specs, other, changing, change);
+          }
+        break;
       }
-    if (open.empty()) return changing;
-    note_changes(body, specs, changing);
-    for (const auto& [i, axis] : open) {
-      if (changing[i]) continue;
-      Specs other = specs;
-      other[i].shape.set(axis, 7);
-      note_changes(body, other, changing);
-    }
     return changing;
+  }
+
+  static std::vector<std::int64_t> sizes_to_try(const GraphFunction& body, const Specs& specs) {
+    constexpr std::size_t most = 8;
+    std::vector<std::int64_t> sizes{5};
+    const auto is_known = [](const Spec& each) { return each.shape.is_known(); };
+    if (std::all_of(specs.begin(), specs.end(), is_known)) return sizes;
+    for (std::size_t i = 0; i < body.graph->size(); ++i)
+      for (const Tensor& output : body.graph->node(i).outputs())
+        for (const std::int64_t size : output.shape().sizes())
+          if (size > 0 && sizes.size() < most && std::find(sizes.begin(), sizes.end(), size) == sizes.end())
+            sizes.push_back(size);
+    return sizes;
+  }
+  static Shape with_sizes(Shape shape, int rank, std::int64_t size) {
+    if (!shape.has_rank()) return Shape(std::vector<std::int64_t>(rank, size));
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape.sizes()[axis] < 0) shape.set(axis, size);
+    return shape;
   }
 
   /// By loop variable, whether it is a list that an iteration makes longer or shorter.
@@ -232,14 +257,34 @@ class FlowReader {
                        });
   }
 
-  static void note_changes(const GraphFunction& body, const Specs& given, std::vector<char>& changing) {
+  /// Notes what an iteration makes of loop variables of the shapes that are tried. Returns false if it cannot take
+  /// them.
+  static bool note_changes(const GraphFunction& body, const Specs& specs, const Specs& tried,
+                           std::vector<char>& changing, std::optional<std::pair<std::size_t, Shape>>& change) {
+    Specs next;
     try {
-      const Specs next = detail::infer_function(body, given);
-      for (std::size_t i = 0; i < changing.size(); ++i)
-        if (given[i].shape.has_rank() && next[i].shape.has_rank() && next[i].shape != given[i].shape) changing[i] = 1;
+      next = detail::infer_function(body, tried);
     } catch (const Error&) {
-      // These sizes must stay as they are. Any other error is reported when the graph runs.
+      return false;  // another error than that of the shapes that are tried is reported when the graph runs
     }
+    for (std::size_t i = 0; i < changing.size(); ++i) {
+      const Shape &before = tried[i].shape, &after = next[i].shape;
+      if (!before.has_rank() || before == after || (specs[i].shape.has_rank() && !after.has_rank())) continue;
+      const Shape common = changed_shape(specs[i].shape, before, after);
+      if (common != specs[i].shape)
+        change.emplace(i, common);
+      else
+        changing[i] = 1;
+    }
+    return true;
+  }
+  /// The shape that a loop variable of the given shape has in the body if an iteration makes `after` of `before`.
+  static Shape changed_shape(Shape given, const Shape& before, const Shape& after) {
+    if (!given.has_rank()) return given;
+    if (before.rank() != after.rank()) return Shape::unknown_rank();
+    for (int axis = 0; axis < given.rank(); ++axis)
+      if (after.sizes()[axis] != before.sizes()[axis]) given.set(axis, -1);
+    return given;
   }
 
   /// The axis along which an iteration appends to a loop variable, or -1.
