@@ -111,6 +111,15 @@ def grows_of_any_rank(x, n):
                          shape_invariants=(tf.TensorShape([]), tf.TensorShape(None)))[1]
 
 
+def written_elsewhere(x, n):
+    """Lists of unknown length, and of elements of unknown sizes, written backwards and one place behind."""
+    back = tf.while_loop(lambda i, _: i < n + 1, lambda i, a: (i + 1, a.write(n - i, tf.sin(x) * tf.cast(i, tf.float32))),
+                         (0, tf.TensorArray(tf.float32, n + 1)))[1]
+    behind = tf.while_loop(lambda i, _: i < n + 2, lambda i, a: (i + 1, a.write(i - 1, tf.cos(x) * tf.cast(i, tf.float32))),
+                           (1, tf.TensorArray(tf.float32, n + 1, element_shape=[None, 3])))[1]
+    return back.stack(), behind.stack()
+
+
 def lengthened(x, n):
     """Lists that become longer when an element beyond their end is written."""
     def rows_of(reserved):
@@ -131,6 +140,7 @@ def differentiated(x, n):
 # Those that the tests read without TensorFlow.
 GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "lengthened, functions",
           "lengthened, frames", "mapped, frames", "grows_by_others, frames", "grows_of_any_rank, functions",
+          "written_elsewhere, frames",
           "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
 GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "nested, frames, resource",
                    "unused_array, frames, reference", "in_branch, frames, resource", "nested, functions, resource",
@@ -142,7 +152,7 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
 GOLDEN_IDIOMS = ("reads behind updates, reference",)
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
-             grows_by_others, grows_of_any_rank, lengthened, differentiated)
+             grows_by_others, grows_of_any_rank, written_elsewhere, lengthened, differentiated)
 
 
 def layers_with_loops():

@@ -106,14 +106,13 @@ class FlowReader {
 
   /// Whether a list has no elements, or none that is set, so that it does not tell what they are like.
   static bool is_empty(const Shape& list) {
-    const auto sizes = list.sizes();
-    return list.rank() > 0 && sizes[0] >= 0 && std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+    return list.rank() > 0 && std::ranges::find(list.sizes(), 0) != list.sizes().end();
   }
   /// A list of zeros with the length of `list` and elements of the sizes that `shape` gives.
   Tensor empty_like(const Tensor& list, const Shape& shape) const {
     Shape sizes = shape;
     for (int axis = 1; axis < sizes.rank(); ++axis) sizes.set(axis, std::max<std::int64_t>(sizes.sizes()[axis], 0));
-    sizes.set(0, list.shape().sizes()[0]);
+    sizes.set(0, list.shape()[0]);
     return zeros(sizes, {.dtype = list.dtype()}, {}, where_);
   }
 

@@ -52,6 +52,17 @@ Shape shape_of_unset(const ForeignNode& n, std::int64_t count) {
 Tensors read_list_reserve(const ForeignNode& n) {
   return {zeros(shape_of_unset(n, n.number(1)), {.dtype = n.node.type("element_dtype")}, n.name(), n.where)};
 }
+/// As far as its element's shape is a constant of the file.
+Specs specs_of_list_reserve(const NodeReader& node, const Tensors&) {
+  Spec spec{node.type("element_dtype"), Shape::unknown_rank()};
+  if (!node.is_constant(0)) return {spec};
+  const Tensor element = node.constant(0);
+  Shape list{-1};
+  for (const std::int64_t size : element.rank() == 1 ? node.listed(element) : std::vector<std::int64_t>{-1})
+    if (list.rank() < Shape::max_rank) list.push_back(std::max<std::int64_t>(size, 0));
+  spec.shape = list;
+  return {spec};
+}
 Tensors read_list_empty(const ForeignNode& n) {
   return {zeros(shape_of_unset(n, 0), {.dtype = n.node.type("element_dtype")}, n.name(), n.where)};
 }
@@ -117,6 +128,12 @@ Tensors read_list_with_item(const ForeignNode& n) {
     for (int axis = 1; axis < list.shape().rank(); ++axis) is_it = expand_dims(is_it, axis);
     return where(is_it, expand_dims(item, 0), list);
   });
+}
+
+Specs specs_of_list_with_item(const NodeReader& node, const Tensors& inputs) {
+  const Shape &list = inputs[0].shape(), &item = inputs[2].shape();
+  const std::int64_t count = grows(node) || list.rank() < 1 ? -1 : list.sizes()[0];
+  return {{inputs[0].dtype(), item.has_rank() ? list_of(count, item) : Shape::unknown_rank()}};
 }
 
 Tensors read_list_gather(const ForeignNode& n) {
@@ -257,7 +274,11 @@ ForeignOps foreign_lists() {
        .lacks_sizes = lacks_list_sizes,
        .specs = specs_of_list_concat_lists,
        .read = read_list_concat_lists},
-      {.name = "TensorListReserve", .inputs = 2, .values = {0, 1}, .outputs = {element}, .read = read_list_reserve},
+      {.name = "TensorListReserve",
+       .inputs = 2,
+       .values = {0, 1},
+       .specs = specs_of_list_reserve,
+       .read = read_list_reserve},
       {.name = "TensorListResize", .inputs = 2, .values = {1}, .specs = specs_of_list_resize, .read = read_list_resize},
       {.name = "TensorListScatterIntoExistingList",
        .inputs = 3,
@@ -268,8 +289,8 @@ ForeignOps foreign_lists() {
       {.name = "TensorListSetItem",
        .inputs = 3,
        .lacks_sizes = lacks_any_size,
-       .outputs = {like(0)},
        .find_values = values_to_set_item,
+       .specs = specs_of_list_with_item,
        .read = read_list_with_item},
       {.name = "TensorListSplit",
        .inputs = 3,
