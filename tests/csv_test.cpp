@@ -79,6 +79,45 @@ TEST_CASE("csv: quotes, line ends, marks and blank lines") {
   CHECK(read("a\n'1'\n'2'\n", {.quote = '\''}).column("a").to_vector<int>() == std::vector{1, 2});
 }
 
+TEST_CASE("csv: the line ends of all systems") {
+  for (const std::string end : {"\n", "\r\n", "\r", "\r\r\n", "\n\r", "\r\r"}) {
+    CAPTURE(end);
+    for (const std::string& last : {end, std::string()}) {
+      const Table table = read("a,b" + end + "1,x" + end + "3,\"y" + end + "z\"" + end + " 5 , w " + last);
+      CHECK(table.names() == Names{"a", "b"});
+      CHECK(same_bits(table.column("a"), tensor<std::int64_t>({1, 3, 5})));
+      CHECK(table.text("b") == Names{"x", "y" + end + "z", "w"});
+    }
+  }
+  TAPESTRY_REFUSED(DataLossError, "x.csv:5: the row has 3 fields", read("a,b\r1,\"x\r\r\ny\"\r1,2,3\r"));
+  TAPESTRY_REFUSED(DataLossError, "x.csv:3: column 1 ('a') holds 'x'", read("a\r1\rx\r", {.types = {{"a", int32}}}));
+}
+
+TEST_CASE("csv: numbers beyond the range of their type") {
+  const std::string many(400, '0');
+  const std::string text = "a\n1e-400\n-1e-400\n1e400\n-1e400\n0.5\n0." + many + "1\n1" + many + "\n+1" + many +
+                           "e-9\n1e99999999999999999999\n-1e-99999999999999999999\n";
+  const Tensor doubles = read(text).column("a");
+  CHECK(same_bits(doubles, tensor<double>({0, -0.0, infinity, -infinity, 0.5, 0, infinity, infinity, infinity, -0.0})));
+  for (const DType dtype : {float32, float16, bfloat16})
+    CHECK(same_bits(read(text, {.types = {{"a", dtype}}}).column("a"), doubles.cast(dtype)));
+
+  const auto column = [](const std::string& numbers, DType dtype) {
+    return read("a\n" + numbers, {.types = {{"a", dtype}}}).column("a");
+  };
+  using Limits = std::numeric_limits<float>;
+  const std::string floats = "1e-50\n-1e39\n1e39\n1e-40\n7e-46\n8e-46\n3.4028235677973366e38\n3.4028235677973367e38\n";
+  CHECK(same_bits(column(floats, float32), tensor<float>({0, -Limits::infinity(), Limits::infinity(), 1e-40F, 0,
+                                                          0x1p-149F, Limits::max(), Limits::infinity()})));
+  CHECK(same_bits(column("5e-324\n2e-324\n3e-324\n1.7976931348623157e308\n1.7976931348623159e308\n", float64),
+                  tensor<double>({0x1p-1074, 0, 0x1p-1074, std::numeric_limits<double>::max(), infinity})));
+  check_values(column("1e-8\n70000\n-70000\n", float16), {0, infinity, -infinity});
+  check_values(column("1e-50\n1e39\n", bfloat16), {0, infinity});
+  // What is no number stays none.
+  CHECK(read("a\n1e400x\n").text("a") == Names{"1e400x"});
+  CHECK(read("a\n1e400\nx\n").text("a") == Names{"1e400", "x"});
+}
+
 TEST_CASE("csv: missing fields") {
   const std::string_view text = "a,b,c\n1,1.5,x\n,NA,\n3,2,NA\n";
   const CsvOptions options{.missing = {"", "NA"}, .fill = not_a_number};
@@ -95,6 +134,13 @@ TEST_CASE("csv: missing fields") {
   CHECK(others.text("b") == Names{"", "x", ""});
   check_values(read("a,b\nNA,1\n2,\n", {.missing = {"NA"}, .fill = -1}).matrix(), {-1, 1, 2, -1});
   TAPESTRY_REFUSED(DataLossError, "x.csv:3: column 1 ('a') holds nothing", read(text, {.missing = {}}));
+  TAPESTRY_REFUSED(DataLossError, "x.csv:3: column 1 ('a') holds nothing; CsvOptions::fill can say what to put there",
+                   read("a,b\n1,2\n,?\n", {.missing = {"?"}}));
+  for (const bool header : {false, true})
+    TAPESTRY_REFUSED(DataLossError,
+                     "x.csv:4: column 2 ('1') holds '?', which CsvOptions::missing lists; CsvOptions::fill can say "
+                     "what to put there",
+                     read("0,1\n\n1,2\n3, ? \n", {.header = header, .columns = {"1"}, .missing = {"-", "?"}}));
   // Where it is not said that NA means nothing, it is a text.
   CHECK(read(text, {.fill = 0}).text("b") == Names{"1.5", "NA", "2"});
   TAPESTRY_REFUSED(InvalidArgumentError, "Column 'a' of int64 cannot be filled with 0.5",
@@ -115,7 +161,8 @@ TEST_CASE("csv: what is refused, with its line and column") {
                                                                      {int32, "+-5"},
                                                                      {int64, "9223372036854775808"},
                                                                      {float32, "1,5"},
-                                                                     {float64, "1e999"},
+                                                                     {int64, "1e400"},
+                                                                     {float64, "1e999x"},
                                                                      {float64, "x"},
                                                                      {float64, "1x"},
                                                                      {boolean, "2"}})

@@ -99,8 +99,15 @@ TEST_CASE("Loader: shuffled") {
 
 TEST_CASE("Loader: what does not fit") {
   CHECK_THROWS_AS(Loader(numbered(3), {.batch = 0}), InvalidArgumentError);
-  CHECK_THROWS_AS(Loader({numbered(3).x, numbered(4).y}), InvalidArgumentError);
-  CHECK_THROWS_AS(Loader({tensor(1.0), tensor(1)}), InvalidArgumentError);
+  TAPESTRY_REFUSED(InvalidArgumentError, "need the same number of rows, but their shapes are [3,2] and [4]",
+                   Loader({numbered(3).x, numbered(4).y}));
+  TAPESTRY_REFUSED(InvalidArgumentError,
+                   "The examples and their targets need a first axis, the rows, but their shapes are [] and []",
+                   Loader({tensor(1.0), tensor(1)}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "need a first axis, the rows, but their shapes are [3,2] and []",
+                   data::split({numbered(3).x, tensor(1)}, 0.5));
+  TAPESTRY_REFUSED(InvalidArgumentError, "The arrays need a first axis, the rows, but one is a scalar",
+                   data::TupleLoader({numbered(3).x, tensor(1)}));
   CHECK_THROWS_AS(Loader(data::Dataset{}), FailedPreconditionError);
 }
 

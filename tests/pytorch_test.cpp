@@ -1,5 +1,6 @@
 // Files of torch.save. tests/interop/pytorch_files.py has written those in tests/golden/pytorch.
 
+#include <bit>
 #include <string_view>
 
 #include <doctest/doctest.h>
@@ -24,9 +25,8 @@ TemporaryFolder& folder() {
 StateDict read(const std::string& name) { return load_weights((golden / name).string()); }
 
 /// An archive with one storage of two floats, and this pickle.
-std::string archive(const std::string& pickle) {
+std::string archive(const std::string& pickle, const std::array<float, 2>& numbers = {1, 2}) {
   io::ZipWriter writer;
-  const std::array<float, 2> numbers{1, 2};
   const std::array<io::Chunk, 2> chunks{std::as_bytes(std::span(pickle)), std::as_bytes(std::span(numbers))};
   writer.add("weights/data.pkl", std::span(chunks).first(1), false);
   writer.add("weights/data/0", std::span(chunks).last(1), false);
@@ -43,6 +43,12 @@ std::string tensor_of(const std::string& offset, const std::string& sizes, const
                       const std::string& type = "Float", const std::string& count = "K\2") {
   return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + type + "Storage\n" + text("0") +
          text("cpu") + count + "tQ" + offset + "(" + sizes + "t(" + strides + "t\x89NtR";
+}
+/// The same for the types whose storage is bytes, so many of them.
+std::string typed_tensor_of(const std::string& offset, const std::string& sizes, const std::string& strides,
+                            const std::string& type, const std::string& bytes = "K\10") {
+  return "ctorch._utils\n_rebuild_tensor_v3\n((" + text("storage") + "ctorch.storage\nUntypedStorage\n" + text("0") +
+         text("cpu") + bytes + "tQ" + offset + "(" + sizes + "t(" + strides + "t\x89Nctorch\n" + type + "\ntR";
 }
 std::string dict_of(const std::string& value) { return "\x80\x02}" + text("w") + value + "s."; }
 
@@ -100,6 +106,44 @@ TEST_CASE("tensors are parts of storages") {
   CHECK(load_weights(archive(dict_of(tensor_of("K\1", "K\1", "K\1")))).at("w").to_vector<float>() ==
         std::vector<float>{2});
   CHECK(load_weights(archive("\x80\x02}.")).empty());
+}
+
+TEST_CASE("tensors whose storage is bytes have a type of their own") {
+  // The floats' bits are c000'0000 and 3f80'0001.
+  const std::array<float, 2> numbers{-2, std::bit_cast<float>(0x3f800001)};
+  const auto read = [&](const std::string& value) { return load_weights(archive(dict_of(value), numbers)).at("w"); };
+  CHECK(same_bits(read(typed_tensor_of("K\0"s, "K\4", "K\1", "uint16")), tensor({0, 0xc000, 1, 0x3f80})));
+  CHECK(
+      same_bits(read(typed_tensor_of("K\0"s, "K\2", "K\1", "uint32")), tensor<std::int64_t>({0xc0000000, 0x3f800001})));
+  // Parts, other strides, none, and two types of one storage.
+  CHECK(same_bits(read(typed_tensor_of("K\1", "K\1K\2", "K\1K\2", "uint16")), tensor({{0xc000, 0x3f80}})));
+  CHECK(same_bits(read(typed_tensor_of("K\0"s, "K\0"s, "K\1", "uint32")), zeros({0}, int64)));
+  const StateDict both = load_weights(archive("\x80\x02}" + text("a") + typed_tensor_of("K\3", "", "", "uint16") + "s" +
+                                                  text("b") + typed_tensor_of("K\1", "", "", "uint32") + "s.",
+                                              numbers));
+  CHECK(same_bits(both, {{"a", tensor(0x3f80)}, {"b", tensor<std::int64_t>(0x3f800001)}}));
+
+  const auto lacks = [](std::string_view problem, const std::string& value) {
+    refused_pickle<UnimplementedError>(problem, dict_of(value));
+  };
+  const auto damaged = [](std::string_view problem, const std::string& value) {
+    refused_pickle<DataLossError>(problem, dict_of(value));
+  };
+  lacks("has elements of the type torch.uint64", typed_tensor_of("K\0"s, "K\1", "K\1", "uint64"));
+  lacks("has elements of the type torch.float8_e5m2", typed_tensor_of("K\0"s, "K\1", "K\1", "float8_e5m2"));
+  lacks("has a storage of 7 bytes for elements of the type torch.uint32",
+        typed_tensor_of("K\0"s, "K\1", "K\1", "uint32", "K\7"));
+  damaged("a tensor beyond its storage 0 of 4 elements", typed_tensor_of("K\0"s, "K\5", "K\1", "uint16"));
+  damaged("a tensor beyond its storage 0 of 2 elements", typed_tensor_of("K\2", "K\1", "K\1", "uint32"));
+  damaged("claims 12 bytes of data", typed_tensor_of("K\0"s, "K\1", "K\1", "uint32", "K\14"));
+  damaged("goes on behind the 4 bytes", typed_tensor_of("K\0"s, "K\1", "K\1", "uint32", "K\4"));
+  damaged("a storage of negative size", typed_tensor_of("K\0"s, "K\1", "K\1", "uint16", "J\xfe\xff\xff\xff"));
+  std::string untyped = typed_tensor_of("K\0"s, "K\1", "K\1", "uint16");
+  untyped.replace(untyped.find("ctorch\nuint16\n"), 14, "");
+  damaged("a tensor without a type", untyped);
+  untyped = typed_tensor_of("K\0"s, "K\1", "K\1", "uint16");
+  untyped.replace(untyped.find("ctorch\nuint16\n"), 14, "N");
+  damaged("a tensor without a type", untyped);
 }
 
 TEST_CASE("what is no plain tensor is refused by its name") {

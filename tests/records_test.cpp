@@ -216,6 +216,53 @@ TEST_CASE("records: damage of packed files") {
         std::string::npos);
 }
 
+TEST_CASE("records: all records before the damage of a packed file come first") {
+  const TemporaryFolder folder;
+  Dice dice(5, 6);
+  std::vector<std::string> records(3000, std::string(100, '\0'));  // more than the reader's block
+  for (std::string& record : records)
+    for (char& each : record) each = static_cast<char>(dice.bits());
+  const auto path = folder / "damaged";
+  for (const Compression compression : {Compression::gzip, Compression::zlib}) {
+    const std::string sound = read_text(write(folder / "sound", records, compression));
+    // Reads the file, in a strict loop and with on_damage, and returns how many records came before the damage.
+    const auto sound_records = [&](const std::string& bytes) {
+      std::ofstream(path, std::ios::binary) << bytes;
+      auto strict = data::records(path, {.compression = compression});
+      std::vector<std::string> before;
+      const auto read = [&] {
+        for (Record& each : strict) before.push_back(each.bytes);
+      };
+      const std::string message = message_of<DataLossError>(read);
+      CHECK(message.find(path.string() + " is damaged: ") == 0);
+      CHECK(message.find(", in or behind the record at byte " + std::to_string(116 * before.size())) !=
+            std::string::npos);
+      CHECK(std::equal(before.begin(), before.end(), records.begin()));
+      int count = 0;
+      auto tolerant = data::records({path, folder / "sound"},
+                                    {.compression = compression, .on_damage = [&](const DataLossError&) { ++count; }});
+      const auto found = bytes_of(tolerant);
+      CHECK(count == 1);
+      CHECK(found.size() == before.size() + records.size());
+      CHECK(tolerant.open()->skip(10'000) == static_cast<std::int64_t>(found.size()));
+      return before.size();
+    };
+    // The checksum, behind which gzip has the size, is cut off or wrong, or something follows.
+    for (std::size_t cut = 1; cut <= (compression == Compression::gzip ? 8U : 4U); ++cut) {
+      CAPTURE(cut);
+      CHECK(sound_records(sound.substr(0, sound.size() - cut)) == records.size());
+      std::string wrong = sound;
+      wrong[sound.size() - cut] = static_cast<char>(wrong[sound.size() - cut] ^ 1);
+      CHECK(sound_records(wrong) == records.size());
+    }
+    CHECK(sound_records(sound + "xx") == records.size());
+    // The numbers are random, so that they hardly become fewer bytes.
+    const std::size_t half = sound_records(sound.substr(0, sound.size() / 2));
+    CHECK(half > 1400);
+    CHECK(half < 1600);
+  }
+}
+
 TEST_CASE("records: a length that lies takes no memory") {
   const TemporaryFolder folder;
   for (const std::uint64_t length : {std::uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 15, std::uint64_t{1} << 63}) {

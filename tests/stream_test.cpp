@@ -272,6 +272,14 @@ TEST_CASE("Stream: what does not fit") {
                    of_shape({{2}, {2, 1}}).batch(2, {.pad = 0}).collect());
   TAPESTRY_REFUSED(InvalidArgumentError, "is int32[2], the first one is float32[2]; elements must have one dtype",
                    Stream<Tensor>({ones({2}), tensor({1, 2})}).batch(2).collect());
+  // The errors of what `batch` calls.
+  const Tensor whole = tensor({1, 2}), bytes = tensor<std::uint8_t>({1, 2});
+  TAPESTRY_REFUSED(InvalidArgumentError, "`pad` of a batch: 9.5 does not fit the element type int32 at stream_test.cpp",
+                   Stream<Tensor>({whole, whole(range(1))}).batch(2, {.pad = 9.5}).collect());
+  TAPESTRY_REFUSED(InvalidArgumentError, "`pad` of a batch: -1 does not fit the element type uint8",
+                   Stream<StateDict>({{{"x", bytes}}, {{"x", bytes(range(1))}}}).batch(2, {.pad = -1}).collect());
+  TAPESTRY_REFUSED(InvalidArgumentError, "[Op:Pack]",
+                   of_shape({{1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}}).batch(2).collect());
   TAPESTRY_REFUSED(InvalidArgumentError, "empty Tensor",
                    counted(1).map([](int) { return Tensor(); }).batch(2).collect());
 }

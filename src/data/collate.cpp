@@ -9,14 +9,19 @@ namespace tapestry::data {
 namespace {
 
 /// The tensor with `pad` behind its elements, up to the shape.
-Tensor padded(const Tensor& element, const std::vector<std::int64_t>& sizes, double pad) {
+Tensor padded(const Tensor& element, const std::vector<std::int64_t>& sizes, double pad, Where where) {
   std::vector<Padding> paddings;
   bool is_shorter = false;
   for (int axis = 0; axis < element.rank(); ++axis) {
     paddings.push_back({.after = sizes[axis] - element.shape().sizes()[axis]});
     is_shorter |= paddings.back().after > 0;
   }
-  return is_shorter ? tapestry::pad(element, paddings, {.value = pad}) : element;
+  if (!is_shorter) return element;
+  try {
+    return tapestry::pad(element, paddings, {.value = pad});
+  } catch (const InvalidArgumentError& error) {  // of an op that the user does not know of
+    throw InvalidArgumentError(detail::join("`pad` of a batch: ", error.message()), where);
+  }
 }
 
 /// What would let an element be in a batch with the first one.
@@ -30,6 +35,7 @@ std::string_view advice(const Tensor& element, const Tensor& first) {
 
 Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where where) {
   const ExecuteNow now;
+  const CallSiteScope site(where);
   std::vector<std::int64_t> largest;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     if (!elements[i]) throw InvalidArgumentError(detail::join("Element ", i, " of a batch is an empty Tensor"), where);
@@ -48,7 +54,7 @@ Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where 
     }
   }
   if (options.pad)
-    for (Tensor& each : elements) each = padded(each, largest, *options.pad);
+    for (Tensor& each : elements) each = padded(each, largest, *options.pad, where);
   return stack(elements);
 }
 

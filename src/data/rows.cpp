@@ -14,7 +14,12 @@ namespace tapestry::data {
 void check_rows(const Dataset& dataset, Where where) {
   if (!dataset.x || !dataset.y) throw FailedPreconditionError("A data set needs examples and their targets", where);
   const Shape &x = dataset.x.shape(), &y = dataset.y.shape();
-  if (!x.is_known() || !y.is_known() || x.rank() < 1 || y.rank() < 1 || x[0] != y[0])
+  if (x.is_known() && y.is_known() && (x.rank() < 1 || y.rank() < 1))
+    throw InvalidArgumentError(
+        detail::join("The examples and their targets need a first axis, the rows, but their shapes are ", x, " and ",
+                     y),
+        where);
+  if (!x.is_known() || !y.is_known() || x[0] != y[0])
     throw InvalidArgumentError(
         detail::join("The examples and their targets need the same number of rows, but their shapes are ", x, " and ",
                      y),
@@ -26,7 +31,9 @@ void check_rows(const Tensors& arrays, Where where) {
   for (const Tensor& each : arrays) {
     if (!each) throw FailedPreconditionError("A loader needs arrays; one is an empty Tensor", where);
     const Shape &shape = each.shape(), &first = arrays[0].shape();
-    if (shape.rank() < 1 || !shape.is_known() || shape[0] != first[0])
+    if (shape.is_known() && shape.rank() < 1)
+      throw InvalidArgumentError("The arrays need a first axis, the rows, but one is a scalar", where);
+    if (!shape.is_known() || shape[0] != first[0])
       throw InvalidArgumentError(
           detail::join("The arrays need the same number of rows, but their shapes are ", first, " and ", shape), where);
   }

@@ -85,6 +85,8 @@ std::size_t Inflater::read(std::span<std::byte> bytes) {
       ended_ = true;
     } else if (result == Z_BUF_ERROR) {
       break;  // no more input
+    } else if (result != Z_OK && done > 0) {
+      break;  // zlib says the same to the next call
     } else if (result != Z_OK) {
       refuse(packed_, " is damaged: ", state.msg ? state.msg : "its packed data make no sense");
     }
@@ -100,14 +102,12 @@ bool Inflater::next_member() {
 }
 
 std::size_t InflatedFile::read(std::span<std::byte> bytes) {
-  std::size_t done = inflater_.read(bytes);
-  while (done < bytes.size() && inflater_.ended()) {
-    if (!inflater_.next_member()) return done;
+  while (true) {
+    if (const std::size_t done = inflater_.read(bytes); done > 0 || bytes.empty()) return done;
+    if (!inflater_.ended()) refuse(packed_, " is damaged: its packed data stop early");
+    if (!inflater_.next_member()) return 0;
     if (wrapping_ != Wrapping::gzip) refuse(packed_, " is damaged: there are bytes behind its packed data");
-    done += inflater_.read(bytes.subspan(done));
   }
-  if (done < bytes.size()) refuse(packed_, " is damaged: its packed data stop early");
-  return done;
 }
 
 }  // namespace tapestry::io

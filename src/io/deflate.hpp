@@ -42,7 +42,8 @@ class Inflater {
  public:
   Inflater(ByteStream& packed, Wrapping wrapping);
 
-  /// Fills `bytes`, or less where the data end or stop early. Throws DataLossError when they make no sense.
+  /// Fills `bytes`, or less where the data end, stop early or make no sense. Throws DataLossError when they make no
+  /// sense from the first byte on, so that what comes before a damage is not lost.
   std::size_t read(std::span<std::byte> bytes);
   /// Whether the end of the data has been read.
   bool ended() const { return ended_; }
@@ -62,7 +63,9 @@ class Inflater {
   bool ended_ = false;
 };
 
-/// A whole file that is unpacked while it is read. A gzip file may consist of several streams.
+/// A whole file that is unpacked while it is read. A gzip file may consist of several streams. A call of `read` may
+/// also fill less than there is room for where one of them ends, and before a damage, which the next call throws: then
+/// the sound bytes before it, such as records with checksums of their own, are not lost.
 class InflatedFile final : public ByteStream {
  public:
   InflatedFile(const SourceFile& file, Wrapping wrapping)

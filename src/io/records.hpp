@@ -28,7 +28,8 @@ class RecordReader {
     data,    ///< the data of this record contradict their checksum; `pass_damaged` goes on behind them
   };
 
-  /// `begin` is the offset of the stream's first byte in its file. The stream must outlive the reader.
+  /// `begin` is the offset of the stream's first byte in its file. The stream must outlive the reader. It may give less
+  /// than is asked for anywhere; where it gives nothing is its end.
   explicit RecordReader(ByteStream& stream, std::int64_t begin = 0) : stream_(stream), place_(begin), begin_(begin) {}
 
   /// The data of the next record, which stay until the next call; nothing at the end, and where the file is damaged.

@@ -73,9 +73,11 @@ class TAPESTRY_API Table {
   std::vector<Column> columns_;
 };
 
-/// Reads a table of numbers and texts with one line for each row (RFC 4180), which may be compressed with gzip. Spaces
-/// around fields without quotes are ignored, and so are lines without any field, and the byte order mark of UTF-8.
-/// Truth values are 0, 1, true, false, True or False.
+/// Reads a table of numbers and texts with one line for each row (RFC 4180), which may be compressed with gzip. Lines
+/// end with "\n", "\r\n" or "\r". Spaces around fields without quotes are ignored, and so are lines without any field,
+/// and the byte order mark of UTF-8. Truth values are 0, 1, true, false, True or False. A number that is too large for
+/// its column's type of floats becomes infinite, and one that is too small 0; an integer that is out of range is not of
+/// its column's type.
 ///
 /// Throws NotFoundError when there is no such file or no such column as the options name; DataLossError, with the line
 /// and the column, for a row with more or fewer fields than the first, a quote that is never closed, and a field that

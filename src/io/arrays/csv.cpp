@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <locale>
+#include <sstream>
 
 #include "core/make_tensor.hpp"
 #include "io/arrays/csv_fields.hpp"
@@ -11,7 +14,18 @@
 namespace tapestry::data {
 namespace {
 
-/// Parses a field. Returns false unless all of it is one number.
+/// The float nearest to a number that from_chars finds out of range: infinity, or 0.
+template <class T>
+T beyond_range(const std::string& field) {
+  std::istringstream text(field);
+  text.imbue(std::locale::classic());
+  double number = 0;
+  text >> number;  // the largest double where there is no larger one
+  return static_cast<T>(std::abs(number) > 1 ? std::copysign(std::numeric_limits<double>::infinity(), number) : number);
+}
+
+/// Parses a field. Returns false unless all of it is one number. One that is too large or too small for a float becomes
+/// infinite or 0, as in NumPy; an integer that is out of range is none.
 template <class T>
 bool parse(std::string_view field, T& number) {
   if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
@@ -23,7 +37,13 @@ bool parse(std::string_view field, T& number) {
     return is_number;
   } else {
     const auto [stop, error] = std::from_chars(field.data(), end, number);
-    return error == std::errc{} && stop == end;
+    if (stop != end) return false;
+    if constexpr (std::is_floating_point_v<T>)
+      if (error == std::errc::result_out_of_range) {
+        number = beyond_range<T>(std::string(field));
+        return true;
+      }
+    return error == std::errc{};
   }
 }
 bool parse(std::string_view field, bool& truth) {
@@ -40,8 +60,9 @@ bool all_parse(const CsvFields::Column& column) {
 /// Makes the columns of a table from their fields.
 class ColumnMaker {
  public:
-  ColumnMaker(const CsvFields& fields, const CsvOptions& options, const std::string& path, Where where)
-      : fields_(fields), options_(options), path_(path), where_(where) {}
+  ColumnMaker(std::string_view text, const CsvFields& fields, const CsvOptions& options, const std::string& path,
+              Where where)
+      : text_(text), fields_(fields), options_(options), path_(path), where_(where) {}
 
   Table::Column make(std::size_t index) const {
     const auto type = options_.types.find(fields_.names[index]);
@@ -77,7 +98,8 @@ class ColumnMaker {
 
   template <class T>
   T fill(std::size_t index, std::size_t row) const {
-    if (!options_.fill) refuse(index, row, "nothing; CsvOptions::fill can say what to put there");
+    if (!options_.fill)
+      refuse(index, row, missing_as_written(index, row) + "; CsvOptions::fill can say what to put there");
     const auto value = static_cast<T>(*options_.fill);
     if constexpr (std::is_integral_v<T>)
       if (static_cast<double>(value) != *options_.fill)
@@ -87,12 +109,23 @@ class ColumnMaker {
     return value;
   }
 
+  /// What stands in the file where a field is missing. The fields do not have it, so the text is split again.
+  std::string missing_as_written(std::size_t index, std::size_t row) const {
+    CsvOptions as_written = options_;
+    as_written.header = false;
+    as_written.missing = {};
+    const CsvFields all = split_fields(text_, as_written, path_, where_);
+    const std::string_view field = all.columns[index][row + (options_.header ? 1 : 0)];
+    return field.empty() ? "nothing" : detail::join("'", field, "', which CsvOptions::missing lists");
+  }
+
   [[noreturn]] void refuse(std::size_t index, std::size_t row, const std::string& what) const {
     throw DataLossError(detail::join(path_, ':', fields_.lines[row], ": column ", index + 1, " ('",
                                      fields_.names[index], "') holds ", what),
                         where_);
   }
 
+  std::string_view text_;
   const CsvFields& fields_;
   const CsvOptions& options_;
   const std::string& path_;
@@ -168,7 +201,7 @@ Table read_csv(const std::string& path, const CsvOptions& options, Where where) 
   const CsvFields fields = split_fields(text, options, path, where);
   for (const auto& [name, type] : options.types) index_of(fields.names, name, where);
   const std::vector<std::string> names = options.columns.empty() ? fields.names : options.columns;
-  const ColumnMaker maker(fields, options, path, where);
+  const ColumnMaker maker(text, fields, options, path, where);
   std::vector<Table::Column> columns;
   columns.reserve(names.size());
   for (const std::string& name : names) columns.push_back(maker.make(index_of(fields.names, name, where)));

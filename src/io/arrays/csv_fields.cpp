@@ -31,11 +31,18 @@ class Splitter {
     throw DataLossError(detail::join(path_, ':', line, ": ", parts...), where_);
   }
 
-  bool at_line_end() const { return rest_.empty() || rest_[0] == '\n' || rest_.starts_with("\r\n"); }
+  // Lines end with "\n", "\r\n" or "\r".
+  bool at_line_end() const { return rest_.empty() || rest_[0] == '\n' || rest_[0] == '\r'; }
   void skip_line_end() {
     if (rest_.empty()) return;
-    rest_.remove_prefix(rest_[0] == '\n' ? 1 : 2);
+    rest_.remove_prefix(rest_.starts_with("\r\n") ? 2 : 1);
     ++line_;
+  }
+  static std::int64_t line_ends(std::string_view text) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      if (text[i] == '\n' || (text[i] == '\r' && !text.substr(i).starts_with("\r\n"))) ++count;
+    return count;
   }
   bool is_space(char c) const { return (c == ' ' || c == '\t') && c != options_.separator; }
   void skip_spaces() {
@@ -62,8 +69,7 @@ class Splitter {
 
   std::string_view plain() {
     std::size_t size = 0;
-    while (size < rest_.size() && rest_[size] != options_.separator && rest_[size] != '\n' &&
-           !rest_.substr(size).starts_with("\r\n"))
+    while (size < rest_.size() && rest_[size] != options_.separator && rest_[size] != '\n' && rest_[size] != '\r')
       ++size;
     std::string_view field = rest_.substr(0, size);
     rest_.remove_prefix(size);
@@ -88,7 +94,7 @@ class Splitter {
       size += 2;
     }
     std::string_view field = from.substr(0, size);
-    line_ += std::count(field.begin(), field.end(), '\n');
+    line_ += line_ends(field);
     rest_.remove_prefix(size + 1);
     skip_spaces();
     if (!at_line_end() && rest_[0] != options_.separator)

@@ -146,8 +146,11 @@ class TorchTensors {
   bool is_parameter(const PickleValue& v) const { return class_of(v).starts_with("torch._utils._rebuild_parameter"); }
   bool is_tensor(const PickleValue& v) const {
     const std::string_view type = class_of(v);
-    return is_parameter(v) || type == "torch._utils._rebuild_tensor" || type == "torch._utils._rebuild_tensor_v2";
+    return is_parameter(v) || type == "torch._utils._rebuild_tensor" || type == "torch._utils._rebuild_tensor_v2" ||
+           has_own_type(v);
   }
+  /// Whether a tensor tells its type itself, and its storage is mere bytes: so are types as young as uint16.
+  bool has_own_type(const PickleValue& v) const { return class_of(v) == "torch._utils._rebuild_tensor_v3"; }
 
   /// Whether a value refers to a storage, on any way. All values that were asked about are searched once.
   bool holds_storage(std::uint32_t value) {
@@ -177,7 +180,15 @@ class TorchTensors {
     if (const auto known = tensors_.find(value); known != tensors_.end()) return known->second;
     const std::vector<std::uint32_t>& arguments = items(pickle_[value].items[1], Kind::sequence);
     if (arguments.size() < 4) damaged("a tensor without strides");
-    const TorchStorage of = storage(arguments[0]);
+    TorchStorage of = storage(arguments[0]);
+    if (has_own_type(pickle_[value])) {
+      if (arguments.size() < 7 || pickle_[arguments[6]].kind != Kind::global) damaged("a tensor without a type");
+      const std::string& type = pickle_[arguments[6]].text;
+      of.elements = elements_of(type);
+      const auto size = static_cast<std::int64_t>(of.elements.size);
+      if (of.count % size != 0) lacks("a storage of ", of.count, " bytes for elements of the type ", type);
+      of.count /= size;
+    }
     const auto integers = [&](std::uint32_t list) {
       std::vector<std::int64_t> all;
       for (const std::uint32_t each : items(list, Kind::sequence)) all.push_back(integer(each));
@@ -208,7 +219,7 @@ class TorchTensors {
 
   /// The elements of a storage as a vector, read once.
   Tensor elements_of(const TorchStorage& storage) {
-    const auto [known, is_new] = storages_.try_emplace(storage.key);
+    const auto [known, is_new] = storages_.try_emplace({storage.key, storage.elements.size});
     if (is_new) known->second = read_(storage);
     if (known->second.dtype() != storage.elements.dtype || known->second.size() != storage.count)
       damaged("two storages of the key ", storage.key);
@@ -217,10 +228,11 @@ class TorchTensors {
 
   FileElements elements_of(std::string_view type) const {
     static constexpr std::pair<std::string_view, std::pair<char, std::size_t>> types[] = {
-        {"torch.FloatStorage", {'f', 4}},    {"torch.DoubleStorage", {'f', 8}}, {"torch.HalfStorage", {'f', 2}},
-        {"torch.BFloat16Storage", {'B', 2}}, {"torch.LongStorage", {'i', 8}},   {"torch.IntStorage", {'i', 4}},
-        {"torch.ShortStorage", {'i', 2}},    {"torch.CharStorage", {'i', 1}},   {"torch.ByteStorage", {'u', 1}},
-        {"torch.BoolStorage", {'b', 1}}};
+        {"torch.FloatStorage", {'f', 4}},          {"torch.DoubleStorage", {'f', 8}}, {"torch.HalfStorage", {'f', 2}},
+        {"torch.BFloat16Storage", {'B', 2}},       {"torch.LongStorage", {'i', 8}},   {"torch.IntStorage", {'i', 4}},
+        {"torch.ShortStorage", {'i', 2}},          {"torch.CharStorage", {'i', 1}},   {"torch.ByteStorage", {'u', 1}},
+        {"torch.BoolStorage", {'b', 1}},           {"torch.uint16", {'u', 2}},        {"torch.uint32", {'u', 4}},
+        {"torch.storage.UntypedStorage", {'u', 1}}};
     std::string plain(type);
     if (plain.starts_with("torch.cuda.")) plain.erase(6, 5);
     for (const auto& [name, element] : types)
@@ -237,7 +249,8 @@ class TorchTensors {
   std::size_t visits_ = 0, names_ = 0;
   std::vector<char> without_storage_;        ///< by value; after a storage was found it is not used again
   std::map<std::uint32_t, Tensor> tensors_;  ///< by their number in the pickle
-  std::map<std::string, Tensor> storages_;   ///< by key
+  /// By key and size of an element, in which tensors may differ whose storage is bytes.
+  std::map<std::pair<std::string, std::size_t>, Tensor> storages_;
 };
 
 // ---- Archives, of PyTorch 1.6 and newer ---------------------------------------------------------------------------------

@@ -47,7 +47,9 @@ class MemberStream final : public ByteStream {
 
   std::size_t read(std::span<std::byte> bytes) override {
     bytes = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(left_)));
-    const std::size_t count = inflater_ ? inflater_->read(bytes) : packed_.read(bytes);
+    std::size_t count = inflater_ ? inflater_->read(bytes) : packed_.read(bytes);
+    // The bytes before a damage come first, then the reason.
+    if (inflater_ && count < bytes.size()) count += inflater_->read(bytes.subspan(count));
     if (count < bytes.size()) refuse("its packed data stop early");
     checksum_ = crc32_z(checksum_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
     left_ -= static_cast<std::int64_t>(count);
