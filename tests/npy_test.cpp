@@ -1,6 +1,10 @@
 #include <cmath>
 #include <cstring>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
@@ -171,6 +175,32 @@ TEST_CASE("npy: files that lie") {
 TEST_CASE("npy: what cannot be written") {
   TAPESTRY_REFUSED(InvalidArgumentError, "There is no tensor to save as", write_npy(folder() / "x.npy", Tensor{}));
   TAPESTRY_REFUSED(NotFoundError, "Cannot write", write_npy(folder() / "no/x.npy", tensor(1)));
+}
+
+TEST_CASE("npy: links, permissions and pipes outlive what is written to them") {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "x.npy", link = folder.path() / "link.npy", pipe = folder.path() / "pipe";
+  write_npy(file, tensor({1, 2}));
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("x.npy", link);
+  write_npy(link, tensor({3, 4}));
+  CHECK(fs::is_symlink(link));
+  CHECK(values(read_npy(file)) == std::vector<double>{3, 4});
+  CHECK(fs::status(file).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  write_npy(pipe, tensor({3, 4}));
+  CHECK(fs::is_fifo(pipe));
+  Bytes bytes(1000);
+  const auto count = ::read(reader, bytes.data(), bytes.size());
+  ::close(reader);
+  REQUIRE(count > 0);
+  bytes.resize(static_cast<std::size_t>(count));
+  CHECK(bytes == read_bytes(file));
+  TAPESTRY_REFUSED(NotFoundError, "it is a device or a pipe", read_npy(pipe));
+  TAPESTRY_REFUSED(NotFoundError, "it is a folder", read_npy(folder.path()));
 }
 
 TEST_CASE("npz: what is written can be read") {

@@ -35,16 +35,25 @@ void sync_folder(const fs::path& file) {
 
 NewFile::NewFile(const fs::path& path, Where where) : path_(path), where_(where) {
   static std::atomic<int> counter{0};
-  temporary_ = path;
+  std::error_code error;
+  if (const fs::path target = fs::canonical(path, error); !error) path_ = target;  // a link stays
+  const fs::file_status old = fs::status(path_, error);
+  if (fs::exists(old) && !fs::is_regular_file(old) && !fs::is_directory(old)) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) refuse(path_, errno, where_);
+    return;
+  }
+  temporary_ = path_;
   temporary_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
   // std::ofstream would not tell why it failed.
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) refuse(path_, errno, where_);
+  if (fs::is_regular_file(old)) fs::permissions(temporary_, old.permissions(), error);
 }
 
 NewFile::~NewFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!named_) ::unlink(temporary_.c_str());
+  if (!named_ && !is_direct()) ::unlink(temporary_.c_str());
 }
 
 void NewFile::write(Chunk bytes) {
@@ -56,13 +65,13 @@ void NewFile::write(Chunk bytes) {
 }
 
 void NewFile::sync() {
-  if (::fsync(descriptor_) != 0) refuse(path_, errno, where_);
+  if (!is_direct() && ::fsync(descriptor_) != 0) refuse(path_, errno, where_);
 }
 
 void NewFile::take_name() {
   // Some file systems report a full disk only here.
   if (::close(std::exchange(descriptor_, -1)) != 0) refuse(path_, errno, where_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) refuse(path_, errno, where_);
+  if (!is_direct() && ::rename(temporary_.c_str(), path_.c_str()) != 0) refuse(path_, errno, where_);
   named_ = true;
 }
 
@@ -76,9 +85,19 @@ void write_file(const fs::path& path, std::span<const Chunk> chunks, Where where
 
 void write_file(const fs::path& path, Chunk bytes, Where where) { write_file(path, {&bytes, 1}, where); }
 
-SourceFile::SourceFile(const fs::path& path, Where where) : path_(path), where_(where) {
+void require_file(const fs::path& path, Where where) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  const fs::file_status found = fs::status(path, error);
+  if (!fs::status_known(found) || !fs::exists(found))
+    throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  if (!fs::is_regular_file(found))
+    throw NotFoundError(detail::join("There is no file ", path.string(), ": it is ",
+                                     fs::is_directory(found) ? "a folder" : "a device or a pipe"),
+                        where);
+}
+
+SourceFile::SourceFile(const fs::path& path, Where where) : path_(path), where_(where) {
+  require_file(path, where);
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const ::off_t size = descriptor_ < 0 ? -1 : ::lseek(descriptor_, 0, SEEK_END);
   if (size < 0) {

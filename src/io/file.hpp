@@ -20,7 +20,8 @@ enum class Durable : bool { no, yes };
 inline constexpr std::string_view temporary_ending = ".tmp-";
 
 /// A file in the making, under another name beside `path`. The destructor removes it unless `take_name` has given it
-/// the name `path`, so that nobody ever sees half of the file.
+/// the name `path`, so that nobody ever sees half of the file. A link stays a link to the new file. What is no file,
+/// such as a device or a pipe, is written at once.
 class NewFile {
  public:
   /// Throws what `write_file` throws; so do the other functions.
@@ -32,10 +33,12 @@ class NewFile {
   void write(Chunk bytes);
   /// Waits until the disk has the bytes.
   void sync();
-  /// Ends the file, which replaces an older one of its name.
+  /// Ends the file, which replaces an older one of its name and keeps its permissions.
   void take_name();
 
  private:
+  bool is_direct() const { return temporary_.empty(); }
+
   std::filesystem::path path_, temporary_;
   Where where_;
   int descriptor_ = -1;
@@ -49,6 +52,9 @@ class NewFile {
 void write_file(const std::filesystem::path& path, std::span<const Chunk> chunks, Where where,
                 Durable durable = Durable::no);
 TAPESTRY_API void write_file(const std::filesystem::path& path, Chunk bytes, Where where);
+
+/// Throws NotFoundError unless there is a regular file of that name.
+void require_file(const std::filesystem::path& path, Where where);
 
 /// A regular file that can be read from any offset.
 class TAPESTRY_API SourceFile {

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "io/deflate.hpp"
+#include "io/file.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -19,13 +20,12 @@ gzFile handle(void* file) { return static_cast<gzFile>(file); }
 void InputFile::Close::operator()(void* file) const { gzclose(handle(file)); }
 
 InputFile::InputFile(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
-    throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  require_file(path, where);
   file_.reset(gzopen(path.c_str(), "rb"));
   if (!file_)
     throw FailedPreconditionError(
         detail::join("Cannot read ", path.string(), ": ", std::generic_category().message(errno)), where);
+  std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   // A file that is not packed is read as it is.
   most_bytes_ = static_cast<std::int64_t>(size) * (gzdirect(handle(file_.get())) ? 1 : most_unpacked);
