@@ -471,6 +471,48 @@ TEST_CASE("a gradient of one's own for the ops of a scope") {
   CHECK(session.run(found, {{untyped, {-1.0, 2.0}}}).to_vector<double>() == std::vector{2.0, 2.0});
 }
 
+TEST_CASE("a product of a tensor of unknown rank takes vectors, matrices and batches") {
+  const Tensor w = tensor<double>({{1, 2, 3}, {4, 5, 6}});
+  for (const MatMulOptions options : {MatMulOptions{}, {true, false}, {false, true}, {true, true}}) {
+    CAPTURE(options.transpose_a);
+    CAPTURE(options.transpose_b);
+    const auto product = [&](const Tensor& t) { return matmul(t, w, options); };
+    const auto loss = [&](const Tensor& t) { return losses::mse(zeros_like(product(t)), product(t)); };
+    const std::int64_t inner = options.transpose_b ? 3 : 2;
+    Graph graph;
+    Tensor x, y, of_y, slope;
+    {
+      const auto scope = graph.as_default();
+      x = placeholder(float64, Shape::unknown_rank());
+      y = product(x);
+      of_y = loss(x);
+      slope = gradients(of_y, x)[0];
+    }
+    CHECK_FALSE(y.shape().has_rank());
+    Session session(graph);
+    const bool swapped = options.transpose_a;
+    for (const Shape& shape : {Shape{inner}, swapped ? Shape{inner, 4} : Shape{4, inner},
+                               swapped ? Shape{2, inner, 4} : Shape{2, 4, inner}}) {
+      CAPTURE(to_string(shape));
+      const Tensor value = reshape(linspace(-1.0, 2.0, shape.size()).cast(float64), shape);
+      check_same(session.run(y, {{x, value}}), product(value), 1e-12);
+      check_same(session.run(of_y, {{x, value}}), loss(value), 1e-12);
+      // The nodes of a gradient are those of a product of matrices, as in TensorFlow.
+      if (shape.rank() == 2)
+        check_same(session.run(slope, {{x, value}}), grad(loss)(value), 1e-12);
+      else
+        CHECK_THROWS_AS(session.run(slope, {{x, value}}), InvalidArgumentError);
+    }
+  }
+  const nn::Dense layer(4, 2);
+  const Tensor expected = layer(ones({3, 4}));
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto x = placeholder();
+  check_same(Session(graph).run(layer(x), {{x, std::vector<std::vector<float>>(3, std::vector<float>(4, 1.0F))}}),
+             expected);
+}
+
 TEST_CASE("tensors taken for constants, in graphs and on tapes") {
   // y = (a + b) * a with a = x^2, b = a * x: each way of stopping against the formula of what remains.
   struct Case {

@@ -73,6 +73,11 @@ TEST_CASE("in the scope products run in its type, delicate ops in float32, other
     CHECK(softmax(half).dtype() == float32);
     CHECK(layer_norm(half, ones({4}), zeros({4})).dtype() == float32);
     CHECK(sparse_softmax_cross_entropy(tensor({0, 1, 2, 3}), half).dtype() == float32);
+    // Composed of several ops, of which the last would leave the range again.
+    for (const Tensor& wide :
+         {norm(half), variance(half), reduce_logsumexp(half), losses::cosine_similarity(half, half)})
+      CHECK(wide.dtype() == float32);
+    CHECK(std::isfinite(norm((ones({4}) * 60000.0).cast(float16)).item<float>()));
     CHECK(reduce_max(half).dtype() == type);
     CHECK(relu(half).dtype() == type);
     CHECK((half + half).dtype() == type);

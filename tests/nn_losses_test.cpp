@@ -317,6 +317,19 @@ TEST_CASE("losses of placeholders that know nothing yet") {
         }) == "Reduction::batch_mean needs a known number of axes");
 }
 
+TEST_CASE("losses and norms of whole numbers are computed in floats") {
+  const Tensor large = tensor({50000, 0}), none = tensor({0, 0});
+  CHECK(losses::mse(none, large).item<double>() == 1.25e9);
+  CHECK(losses::l1(tensor<std::uint8_t>({3}), tensor<std::uint8_t>({1})).item<double>() == 2);
+  CHECK(losses::hinge(tensor<std::uint8_t>({1}), tensor<std::uint8_t>({3})).item<double>() == 0);
+  CHECK(losses::cosine_similarity(large, large).item<double>() == 1);
+  CHECK(losses::mse(tensor<std::int64_t>({(std::int64_t{1} << 40) + 1}), tensor<double>({std::pow(2.0, 40)}))
+            .item<double>() == 1);
+  CHECK(global_norm({large}).item<double>() == 50000);
+  check_values(clip_by_norm(tensor<std::uint8_t>({200, 0}), 5), {5, 0});
+  check_values(nn::RMSNorm(2)(tensor({{50000, 50000}})), {1, 1}, 1e-5);
+}
+
 TEST_CASE("what losses refuse") {
   using namespace losses;
   const auto error = caught<InvalidArgumentError>([] { mse(zeros({3}), zeros({3, 1})); });
@@ -337,6 +350,11 @@ TEST_CASE("what losses refuse") {
   CHECK_THROWS_AS(binary_cross_entropy_with_logits(ones({2}), zeros({2}), {.pos_weight = ones({3, 1})}),
                   InvalidArgumentError);
   CHECK_THROWS_AS(cosine_embedding(ones({3}), zeros({2, 4}), zeros({2, 4})), InvalidArgumentError);
+  CHECK(message_of<InvalidArgumentError>([] {
+          binary_cross_entropy_with_logits(zeros({3, 2}), zeros({3, 2}), {.pos_weight = ones({3})});
+        }) == "pos_weight [3] must broadcast to the targets [3,2]");
+  CHECK(message_of<InvalidArgumentError>([] { cosine_embedding(1.0, ones({2}), ones({2}), {.margin = 2}); }) ==
+        "margin must be in [-1, 1], but is 2.000000");
   CHECK(message_of<InvalidArgumentError>([] { huber(0.0, 0.0, {.delta = 0}); }) ==
         "delta must be positive, but is 0.000000");
   CHECK(message_of<InvalidArgumentError>([] {

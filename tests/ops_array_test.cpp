@@ -381,6 +381,11 @@ TEST_CASE("sorting") {
   check(argsort(x, 1), {2, 3}, {1, 2, 0, 0, 1, 2}, int32);
   check_values(derivative([](const Tensor& t) { return top_k(t, 2).values; }, x), {1, 0, 2, 0, 3, 4});
   check_values(derivative([](const Tensor& t) { return sort(t, 0); }, x), {4, 2, 3, 1, 5, 6});
+  const Tensor bools = tensor({true, false, true});
+  check(sort(bools, "s"), {3}, {0, 1, 1}, boolean);
+  check(argsort(bools), {3}, {1, 0, 2}, int32);
+  check(top_k(bools, 2).values, {2}, {1, 1}, boolean);
+  check(top_k(bools, 2).indices, {2}, {0, 2}, int32);
 }
 
 TEST_CASE("errors of gathering") {

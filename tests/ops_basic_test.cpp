@@ -354,6 +354,8 @@ TEST_CASE("reductions over nothing") {
   check(reduce_mean(no_rows), {}, {not_a_number}, float64);
   CHECK(reduce_sum(no_rows, 1).size() == 0);
   check(reduce_any(zeros({0}, {.dtype = boolean})), {}, {0}, boolean);
+  check(reduce_max(tensor({{true, false}, {false, false}}), 1), {2}, {1, 0}, boolean);
+  check(reduce_min(tensor({{true, false}, {true, true}}), 1), {2}, {0, 1}, boolean);
   check(reduce_logsumexp(no_rows, 0), {2}, {-infinity, -infinity}, float64);
   check(derivative([](const Tensor& x) { return reduce_sum(x); }, no_rows), {0, 2}, {}, float64);
 }

@@ -18,6 +18,16 @@ Tensor fitting(const Tensor& targets, const Tensor& predictions) {
   return checked_like(targets, predictions);
 }
 
+void require_weights(const Tensor& pos_weight, const Tensor& targets) {
+  if (!pos_weight.shape().has_rank() || !targets.shape().has_rank()) return;
+  try {
+    require_broadcast(pos_weight.shape(), targets.shape());
+  } catch (const InvalidArgumentError&) {
+    throw InvalidArgumentError(
+        join("pos_weight ", pos_weight.shape(), " must broadcast to the targets ", targets.shape()));
+  }
+}
+
 Tensor reduced(const Tensor& elements, Reduction reduction) {
   if (reduction == Reduction::none) return elements;
   if (reduction == Reduction::mean) return reduce_mean(elements);
@@ -28,11 +38,15 @@ Tensor reduced(const Tensor& elements, Reduction reduction) {
   return reduce_mean(reduce_sum(elements, within_example));
 }
 
-/// A loss that is computed element by element from targets and predictions of one shape.
+/// A loss that is computed element by element from targets and predictions of one shape. Whole numbers become float32:
+/// their differences and squares leave the range of their types.
 template <class F>
 Tensor elementwise(std::string_view name, const In& targets, const In& predictions, Reduction reduction, F element) {
-  return blaming(name, predictions.where(),
-                 [&] { return reduced(element(fitting(targets, predictions), predictions.tensor()), reduction); });
+  return blaming(name, predictions.where(), [&] {
+    const Tensor t = fitting(targets, predictions), p = predictions.tensor();
+    const bool has_floats = is_floating(t.dtype()) || is_floating(p.dtype());
+    return reduced(has_floats ? element(t, p) : element(as_floats(t), as_floats(p)), reduction);
+  });
 }
 
 // ---- Labels
@@ -177,6 +191,7 @@ Tensor nll(In labels, In log_probabilities, const NLLOptions& options) {
 Tensor binary_cross_entropy_with_logits(In targets, In logits, const BinaryCrossEntropyOptions& options) {
   const auto element = [&](const Tensor& t, const Tensor& z) {
     if (!options.pos_weight) return sigmoid_cross_entropy(t, z);
+    require_weights(options.pos_weight, t);
     return (1 - t) * z + fitting(1 + (options.pos_weight - 1) * t, t) * softplus(-z);
   };
   return elementwise("binary_cross_entropy_with_logits", targets, logits, options.reduction, element);
@@ -198,11 +213,14 @@ Tensor cosine_similarity(In a, In b) {
     constexpr double least = 1e-8;
     const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(y), -1);
     const Tensor cosine = reduce_sum(x * y, -1) * rsqrt(maximum(squared_lengths, least * least));
-    return is_half(given.dtype()) && b->dtype() == given.dtype() ? cosine.cast(given.dtype()) : cosine;
+    return b->dtype() == given.dtype() ? narrowed(cosine, given) : cosine;
   });
 }
 
 Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& options) {
+  if (!(options.margin >= -1 && options.margin <= 1))
+    throw InvalidArgumentError(join("margin must be in [-1, 1], but is ", options.margin), "cosine_embedding",
+                               a.where());
   return blaming("cosine_embedding", a.where(), [&] {
     const Tensor cosine = cosine_similarity(a, b);
     const Tensor is_alike = greater(fitting(targets, cosine), 0);

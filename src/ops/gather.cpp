@@ -312,14 +312,20 @@ Tensor tensor_scatter_nd_add(In x, In indices, In updates, std::string_view name
 }
 
 TopK top_k(In x, std::int64_t k, std::string_view name) {
+  if (is_mask(x)) {
+    const TopK top = top_k(In(x.as(int32), x.where()), k, name);
+    return {top.values.cast(boolean, x.where()), top.indices};
+  }
   const Tensors top = apply_all(top_k_op, {x}, {{"k", k}}, name, x.where());
   return {top[0], top[1]};
 }
 Tensor sort(In x, std::int64_t axis, Direction direction, std::string_view name) {
+  if (is_mask(x))
+    return named(sorted(In(x.as(int32), x.where()), axis, direction).values.cast(boolean, x.where()), name);
   return named(sorted(x, axis, direction).values, name);
 }
 Tensor argsort(In x, std::int64_t axis, Direction direction, std::string_view name) {
-  return named(sorted(x, axis, direction).indices, name);
+  return named(sorted(is_mask(x) ? In(x.as(int32), x.where()) : x, axis, direction).indices, name);
 }
 
 }  // namespace tapestry

@@ -69,7 +69,7 @@ Tensor norm(In x, const NormOptions& options, std::string_view name) {
   return blaming("Norm", x.where(), [&] {
     const Tensor floats = as_floats(x);
     // A sum of squares leaves the range of float16 long before its root does.
-    if (is_half(floats.dtype())) return cast(norm(floats.cast(float32), options), floats.dtype(), name);
+    if (is_half(floats.dtype())) return narrowed(norm(widened(floats), options), floats, name);
     const Ints& axes = options.axis.list();
     const double p = options.ord.p();
     Tensor result;

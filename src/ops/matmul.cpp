@@ -141,14 +141,19 @@ bool has_columns(const Tensor& x) { return x.shape().sizes().back() != 0; }
 Tensors product_gradients(const Call& call, const Tensor& g) {
   const Tensor &a = call.input(0), &b = call.input(1);
   const auto [transpose_a, transpose_b] = transposed(call);
+  // Where a rank is not known, the gradients are those of a product of matrices, and a run refuses other ranks.
+  const bool have_ranks = a.shape().has_rank() && b.shape().has_rank();
+  const auto product = [&](const Tensor& x, const Tensor& y, const MatMulOptions& options) {
+    return have_ranks ? matmul(x, y, options) : apply(call.op(), {x, y}, product_attrs<matrix_attrs>(options));
+  };
   const auto gradient_a = [&, ta = transpose_a, tb = transpose_b] {
-    return ta ? matmul(b, g, {tb, true}) : matmul(g, b, {false, !tb});
+    return ta ? product(b, g, {tb, true}) : product(g, b, {false, !tb});
   };
   const auto gradient_b = [&, ta = transpose_a, tb = transpose_b] {
     // b is one matrix for a whole batch: its gradient is one product, not the sum of a batch of products.
     if (a.rank() > 2 && b.rank() == 2 && !ta && has_columns(a) && has_columns(g))
       return tb ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
-    return tb ? matmul(g, a, {true, ta}) : matmul(a, g, {!ta, false});
+    return tb ? product(g, a, {true, ta}) : product(a, g, {!ta, false});
   };
   return wanted(call, gradient_a, gradient_b);
 }
@@ -162,6 +167,8 @@ TAPESTRY_OP(matmul_op){{
     .name = "MatMul",
     .attrs = {{matrix_attrs.a, AttrKind::flag}, {matrix_attrs.b, AttrKind::flag}},
     .infer = [](const Call& call) -> Specs {
+      // A vector, a matrix or a batch may be fed for an operand of unknown rank.
+      if (call.attrs().find("redo")) return {{call.input(0).dtype(), Shape::unknown_rank()}};
       for (const Tensor& input : call.inputs())
         if (input.rank() != 2)
           throw InvalidArgumentError(detail::join("Shape must be rank 2 but is rank ", input.rank(),
@@ -220,7 +227,7 @@ void require_product(const In& a, const In& b, const MatMulOptions& options, std
 Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
   if (!a->shape().has_rank() || !b->shape().has_rank()) {
     const auto redo = [options](const Tensors& known) -> Tensors { return {matmul(known[0], known[1], options)}; };
-    return apply(matmul_op, {a, b}, redo_later(redo), name);
+    return apply(matmul_op, {a, b}, with_redo(product_attrs<matrix_attrs>(options), redo), name);
   }
   const bool row = a->rank() == 1, column = b->rank() == 1;
   if (!row && !column) {

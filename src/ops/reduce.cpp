@@ -163,10 +163,10 @@ Tensor reduce_prod(In x, const Axes& axes, const ReduceOptions& options, std::st
   return apply_reduction(prod_op, x, axes, options, name);
 }
 Tensor reduce_max(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
-  return apply_reduction(max_op, x, axes, options, name);
+  return apply_reduction(is_mask(x) ? any_op : max_op, x, axes, options, name);
 }
 Tensor reduce_min(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
-  return apply_reduction(min_op, x, axes, options, name);
+  return apply_reduction(is_mask(x) ? all_op : min_op, x, axes, options, name);
 }
 Tensor reduce_any(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   return apply_reduction(any_op, x, axes, options, name);
@@ -185,7 +185,7 @@ Tensor argmin(In x, std::int64_t axis, std::string_view name) {
 Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());
   const Tensor& values = x;
-  if (is_half(values.dtype())) return cast(reduce_logsumexp(values.cast(float32), axes, options), values.dtype(), name);
+  if (is_half(values.dtype())) return narrowed(reduce_logsumexp(widened(values), axes, options), values, name);
   const Tensor highest = stop_gradient(reduce_max(as_floats(x), axes, {.keep_dims = true}));
   // An infinite maximum must not be subtracted: inf - inf is NaN.
   const Tensor shift = where(is_finite(highest), highest, 0.0);
@@ -196,7 +196,7 @@ Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, st
 Tensor variance(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());
   const Tensor& values = x;
-  if (is_half(values.dtype())) return cast(variance(values.cast(float32), axes, options), values.dtype(), name);
+  if (is_half(values.dtype())) return narrowed(variance(widened(values), axes, options), values, name);
   return reduce_mean(squared_difference(x, reduce_mean(x, axes, {.keep_dims = true})), axes, options, name);
 }
 

@@ -216,6 +216,7 @@ void require_mask(std::string_view what, const Tensor& x, const Tensor& mask) {
     const auto depth = static_cast<std::size_t>(mask.rank());
     if (depth > 0 && depth <= sizes.size() && agree(Shape(sizes.first(depth)), mask.shape())) return;
   }
+  if (mask.shape().rank() == 0) throw InvalidArgumentError(detail::join(what, " cannot be a scalar"));
   throw InvalidArgumentError(
       detail::join(what, " ", mask.shape(), " must have the shape of x, ", x.shape(), ", or of its first axes"));
 }

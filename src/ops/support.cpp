@@ -7,6 +7,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "tapestry/autocast.hpp"
 #include "tapestry/ops/array.hpp"
 
 namespace tapestry {
@@ -99,8 +100,10 @@ std::int64_t multiply_sizes(std::int64_t a, std::int64_t b) {
   return product;
 }
 
-Attrs redo_later(std::function<Tensors(const Tensors&)> function) {
-  return {{"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))}};
+Attrs with_redo(const Attrs& attrs, std::function<Tensors(const Tensors&)> function) {
+  std::vector<Attr> list(attrs.begin(), attrs.end());
+  list.push_back({"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))});
+  return Attrs(list);
 }
 
 void require_broadcast(const Shape& from, const Shape& to) {
@@ -137,7 +140,12 @@ std::uint32_t axes_mask(const Call& call, int rank) {
   return mask;
 }
 
-Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? x.cast(float32) : x; }
+Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? x.cast(float32) : as_floats(x); }
+
+Tensor narrowed(const Tensor& result, const Tensor& given, std::string_view name) {
+  const bool narrow = is_half(given.dtype()) && Autocast::current() == float32;
+  return named(narrow ? result.cast(given.dtype()) : result, name);
+}
 
 Tensor as_floats(const Tensor& x) {
   return x.cast(is_floating(x.dtype()) || x.dtype() == DType::unknown ? x.dtype() : float32);

@@ -174,14 +174,18 @@ Tensor fill_like(const Shape& shape, double value, const TensorOptions& options,
 
 // ---- Composed functions: those that call ops instead of being one -------------------------------------------------
 
-/// The attribute of a node that replaces a composed function while ranks are unknown on which it depends. The function
+/// The attributes of a node that replaces a composed function while ranks are unknown on which it depends. The function
 /// is called again when the ranks are known.
-Attrs redo_later(std::function<Tensors(const Tensors&)> function);
+Attrs with_redo(const Attrs& attrs, std::function<Tensors(const Tensors&)> function);
 
 /// The tensor in float32, unless it has a float type already.
 Tensor as_floats(const Tensor& x);
-/// Halves in float32, for a function of several ops whose squares and sums leave the range of float16, or its digits.
+/// Halves and whole numbers in float32, for a function of several ops whose squares and sums leave the range of these
+/// types, or their digits.
 Tensor widened(const Tensor& x);
+/// A result that was computed from `widened(given)` in the type of `given`, if that is a half. An Autocast keeps
+/// float32, which the result may need.
+Tensor narrowed(const Tensor& result, const Tensor& given, std::string_view name = {});
 /// The result under the name that the caller asked for, if any.
 Tensor named(const Tensor& result, std::string_view name);
 /// x with its last two axes exchanged.

@@ -191,12 +191,13 @@ struct TopK {
   Tensor indices;  ///< their positions along the last axis, int32
 };
 /// The k largest elements along the last axis, the largest first, and their positions. Equal elements keep their order.
-/// NaN counts as the largest. Throws InvalidArgumentError when the axis is shorter than k.
+/// NaN counts as the largest, and true is larger than false. Throws InvalidArgumentError when the axis is shorter than
+/// k.
 TAPESTRY_API TopK top_k(In x, std::int64_t k = 1, std::string_view name = {});
 /// The largest element along the last axis, with a name.
 inline TopK top_k(In x, const NodeName auto& name) { return top_k(x, 1, name); }
 /// The elements of x sorted along an axis, or their original positions in this order (int32). NaN counts as the
-/// largest.
+/// largest, and true is larger than false.
 /// @{
 TAPESTRY_API Tensor sort(In x, std::int64_t axis = -1, Direction direction = Direction::ascending,
                          std::string_view name = {});

@@ -24,11 +24,13 @@ TAPESTRY_API Tensor multiply(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor divide(In a, In b, std::string_view name = {});
 /// a / b where b is not 0, and 0 where b is 0. Integers become float32.
 TAPESTRY_API Tensor divide_no_nan(In a, In b, std::string_view name = {});
-/// The largest integer not above a / b, in the dtype of the arguments: -7 // 2 is -4.
+/// The largest integer not above a / b, in the dtype of the arguments: -7 // 2 is -4. Of floats it is, as in
+/// TensorFlow, the floor of the rounded quotient: 1.0 // 0.1 is 10, where Python, NumPy and PyTorch give 9.
 TAPESTRY_API Tensor floor_divide(In a, In b, std::string_view name = {});
-/// a - floor_divide(a, b) * b, which has the sign of b: TensorFlow's floormod, Python's %.
+/// The remainder of a / b that has the sign of b, exact for floats, too: TensorFlow's floormod, Python's %.
 TAPESTRY_API Tensor mod(In a, In b, std::string_view name = {});
-/// a to the power of b. The gradient with respect to b is 0 where a is not positive.
+/// a to the power of b. The gradient with respect to b is 0 where a is not positive, but NaN where the power is
+/// infinite there.
 TAPESTRY_API Tensor power(In a, In b, std::string_view name = {});
 /// The larger of a and b; NaN if either is NaN. Where they are equal, the gradient goes to a.
 TAPESTRY_API Tensor maximum(In a, In b, std::string_view name = {});

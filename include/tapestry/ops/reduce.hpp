@@ -26,11 +26,11 @@ TAPESTRY_API Tensor reduce_mean(In x, const Axes& axes = {}, const ReduceOptions
 TAPESTRY_API Tensor reduce_prod(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                 std::string_view name = {});
 /// The largest elements; NaN if there is a NaN, and the dtype's lowest value over no elements. Elements that are
-/// equally large share the gradient.
+/// equally large share the gradient. Of bools: whether any is true.
 TAPESTRY_API Tensor reduce_max(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// The smallest elements; NaN if there is a NaN, and the dtype's highest value over no elements. Elements that are
-/// equally small share the gradient.
+/// equally small share the gradient. Of bools: whether all are true.
 TAPESTRY_API Tensor reduce_min(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// Whether any element, or all elements, are true. Bools only.
