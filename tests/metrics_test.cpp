@@ -315,6 +315,10 @@ TEST_CASE("metrics: what does not fit") {
                    metrics::Accuracy().update(tensor({0, 1}), tensor({{0.1}, {0.9}})));
   TAPESTRY_REFUSED(InvalidArgumentError, "Predictions [2,1] for labels [2] are scores of a single class",
                    metrics::TopKAccuracy().update(tensor({0, 1}), tensor({{0.1}, {0.9}})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "Predictions that are classes must be integers, but are float32[2]",
+                   metrics::ConfusionMatrix(2).update(tensor({0, 1}), tensor({0.2, 0.7})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "Labels that are classes must be integers, but are float32[2]",
+                   metrics::ConfusionMatrix(2).update(tensor({0.9, 1.2}), tensor({0, 1})));
   TAPESTRY_REFUSED(InvalidArgumentError, "k must be >= 1", metrics::TopKAccuracy(0));
   TAPESTRY_REFUSED(InvalidArgumentError, "thresholds must be >= 2", metrics::AUC({.thresholds = 1}));
   TAPESTRY_REFUSED(InvalidArgumentError, "classes must be >= 1", metrics::ConfusionMatrix(0));
@@ -327,6 +331,56 @@ TEST_CASE("metrics: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "different sums, [2] and [3,3]", accuracy.merge(matrix));
   TAPESTRY_REFUSED(InvalidArgumentError, "float64[2], not float32[2]", accuracy.set_sums(zeros({2})));
   TAPESTRY_REFUSED(InvalidArgumentError, "'sums'", accuracy.load_state_dict({}));
+}
+
+TEST_CASE("metrics: a trace that does not know the sizes refuses in its runs what does not fit") {
+  for (const Row& row : rows()) {
+    INFO(row.name);
+    const Examples examples = row.examples(6);
+    const auto metric = row.make();
+    const auto unknown = [](const Tensor& x) {
+      Shape shape = x.shape();
+      shape.set(0, -1);
+      return spec(x.dtype(), shape);
+    };
+    const auto update = trace(
+        [&](const Tensor& labels, const Tensor& predictions) {
+          row.update(*metric, {predictions, labels, {}});
+          return metric->result();
+        },
+        {unknown(examples.labels), unknown(examples.predictions)});
+    if (row.name.starts_with("mean")) continue;  // it has no labels
+    for (const auto& [labels, predictions] : {std::pair{1, 6}, std::pair{6, 1}, std::pair{5, 6}})
+      CHECK_THROWS_AS(update(examples.labels(range(0, labels)), examples.predictions(range(0, predictions))), Error);
+    CHECK(reduce_sum(metric->sums()).item<double>() == 0);
+  }
+}
+
+TEST_CASE("metrics: what replaces the sums is part of a trace") {
+  metrics::Mean of_batch, other;
+  other.update({1.0, 5.0});
+  const auto traced = trace(
+      [&](const Tensor& x) {
+        of_batch.reset();
+        of_batch.update(x);
+        const Tensor own = of_batch.result();
+        of_batch.merge(other);
+        metrics::Mean copy;
+        copy = of_batch;
+        return std::tuple{own, of_batch.result(), copy.result()};
+      },
+      {spec(float32, {-1})});
+  for (int run = 0; run < 2; ++run)
+    for (const double x : {7.0, 10.0}) {
+      const auto [own, merged, copied] = traced(tensor({x}));
+      CHECK(own.item<double>() == x);
+      CHECK(merged.item<double>() == (x + 6) / 3);
+      CHECK(copied.item<double>() == (x + 6) / 3);
+    }
+  Graph graph;  // built by hand: a loop resets between its runs
+  const auto scope = graph.as_default();
+  of_batch.reset();
+  CHECK(of_batch.state_dict().at("sums").to_vector<double>() == std::vector<double>{0, 0});
 }
 
 }  // namespace metrics_test

@@ -3,6 +3,10 @@
 #include "tapestry/train/schedules.hpp"
 
 #include "expect.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/session.hpp"
+#include "tapestry/trace.hpp"
+#include "tapestry/train/optimizers.hpp"
 
 namespace schedules_test {
 
@@ -82,6 +86,30 @@ TEST_CASE("arguments that make no sense are refused with the line") {
   CHECK_THROWS_AS(LinearWarmup(0.1, 0), InvalidArgumentError);
   CHECK_THROWS_AS(LinearWarmup(0.1, 5, {.start_factor = -1}), InvalidArgumentError);
   CHECK_THROWS_AS(LinearWarmup(-0.1, 5), InvalidArgumentError);
+}
+
+TEST_CASE("a rate that makes no sense is refused in a trace and a session as it is eagerly") {
+  for (const double wrong : {-1.0, not_a_number, infinity}) {
+    const auto rate = [wrong](std::int64_t step) { return step < 1 ? 0.25 : wrong; };
+    const auto trained = [&](auto step, const Variable& w) {
+      step();
+      const auto error = caught<InvalidArgumentError>(step);
+      CHECK(error.message().find("learning_rate must be a finite number >= 0, got ") != std::string::npos);
+      CHECK(w.value().item<double>() == 0.5);
+    };
+    Variable eager(1.0), traced(1.0), in_session(1.0);
+    GradientDescentOptimizer a(rate), b(rate), c(rate);
+    trained([&] { a.minimize([&] { return square(eager); }, {eager}); }, eager);
+    const auto step = trace([&] { return b.minimize([&] { return square(traced); }, {traced}); }, {});
+    trained([&] { step(); }, traced);
+    Graph graph;
+    const Operation train = [&] {
+      const auto scope = graph.as_default();
+      return c.minimize(square(in_session), {in_session});
+    }();
+    Session session(graph);
+    trained([&] { session.run(train); }, in_session);
+  }
 }
 
 }  // namespace

@@ -245,6 +245,27 @@ TEST_CASE("groups of parameters: each with its optimizer, eagerly and traced") {
                    groups.minimize([&] { return reduce_sum(together.hidden(batch(0))); }));
 }
 
+TEST_CASE("groups of parameters: what is frozen by now stays as it is") {
+  struct Number : nn::Module {
+    nn::Parameter w{1.0};
+    TAPESTRY_FIELDS(w)
+  };
+  Number one, two, three;
+  const Variable a = one.w, b = two.w, c = three.w;
+  train::GradientDescentOptimizer first(0.25), second(0.25);
+  train::ParameterGroups groups({{&first, {a, b}}, {&second, {c}}});
+  const auto loss = [&] { return square(a) + square(b) + square(c); };
+  two.freeze();
+  three.freeze();
+  groups.minimize(loss);
+  const auto traced = trace([&] { return groups.minimize(loss); }, {});
+  traced();
+  CHECK(a.value().item<double>() == 0.25);
+  CHECK(b.value().item<double>() == 1);
+  CHECK(c.value().item<double>() == 1);
+  CHECK(second.iterations() == 0);
+}
+
 TEST_CASE("accumulated gradients make the step of one large batch, eagerly and traced") {
   const Net first;
   Net whole = first, parts = first, traced = first;
@@ -328,6 +349,20 @@ TEST_CASE("averages of weights: by their formula, eagerly and traced, and back")
   averages.exchange();
   CHECK(same_bits(w, value));
   CHECK(same_bits(averages.average(w), average));
+  const auto evaluated = trace(
+      [&] {
+        averages.exchange();
+        const Tensor with_averages = w.value();
+        averages.exchange();
+        return std::pair{with_averages, w.value()};
+      },
+      {});
+  for (int run = 0; run < 2; ++run) {
+    const auto [with_averages, own] = evaluated();
+    CHECK(same_bits(with_averages, average));
+    CHECK(same_bits(own, value));
+    CHECK(same_bits(averages.average(w), average));
+  }
 
   train::ExponentialMovingAverage restored(0.75, {w});
   restored.load_state_dict(averages.state_dict());

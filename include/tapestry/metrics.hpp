@@ -21,8 +21,9 @@ namespace tapestry::metrics {
 ///     std::cout << accuracy.result() << '\n';
 ///
 /// Nothing waits for a device: the sums are where the values of the first update are. `update` is made of ops and can
-/// be part of a trace; tapes do not record it. Because the state is sums, the metric of several parts of the data, such
-/// as those of the ranks of a distributed training, is that of the sum of their `sums`.
+/// be part of a trace; tapes do not record it. What replaces the sums, such as `reset`, is part of a trace,
+/// too, but no node of a graph that is built by hand. Because the state is sums, the metric of several parts of the
+/// data, such as those of the ranks of a distributed training, is that of the sum of their `sums`.
 class TAPESTRY_API Metric {
  public:
   virtual ~Metric() = default;
@@ -35,7 +36,7 @@ class TAPESTRY_API Metric {
   /// The metric, float64: a scalar, unless the class says otherwise. 0 before the first update.
   virtual Tensor result() const = 0;
   /// Forgets all updates.
-  void reset();
+  void reset(Where where = Where::here());
 
   /// The sums, float64.
   Tensor sums() const { return sums_; }
@@ -56,6 +57,9 @@ class TAPESTRY_API Metric {
   void add(const Tensor& addend);
 
  private:
+  Tensor current() const;
+  void replace(const Tensor& sums);
+
   Variable sums_;
 };
 
@@ -91,8 +95,8 @@ class TAPESTRY_API Accuracy final : public Mean {
  public:
   /// An accuracy of no predictions.
   explicit Accuracy(const ThresholdOptions& options = {}) : Mean("accuracy"), threshold_(options.threshold) {}
-  /// Adds labels and predictions. Throws InvalidArgumentError when their shapes do not fit. Weights have the
-  /// labels' shape, or one that is broadcast to it.
+  /// Adds labels and predictions. Throws InvalidArgumentError when their shapes do not fit, and for labels of a float
+  /// type that are compared with classes. Weights have the labels' shape, or one that is broadcast to it.
   void update(In labels, In predictions, const Tensor& weights = {});
 
  private:

@@ -1,4 +1,4 @@
-#include "tapestry/error.hpp"
+#include "core/call_site.hpp"
 
 namespace tapestry {
 
@@ -9,6 +9,8 @@ std::string to_string(Where where) {
   return std::string(file) + ":" + std::to_string(where.line);
 }
 
+constinit thread_local Where detail::call_site = {};
+
 Error::Error(Code code, std::string message)
     : std::runtime_error(message), code_(code), message_(std::move(message)), text_(message_) {}
 
@@ -16,10 +18,24 @@ namespace {
 
 /// Whether the position is in a header of ours or of the standard library. There an argument becomes an In when a
 /// template calls a function of the user's that takes one, such as a layer.
-bool is_in_library(Where where) {
-  const std::string_view file = where.file ? where.file : "";
+bool is_in_header(std::string_view file) {
   return file.find("include/tapestry/") != std::string_view::npos ||
          file.find("/include/c++/") != std::string_view::npos;
+}
+
+/// Whether the file may be a source of the library. As a build may name its files "../src/nn/dense.cpp", it may be the
+/// user's.
+bool may_be_source(std::string_view file) {
+  constexpr std::string_view here = __FILE__, name = "core/error.cpp";
+  static_assert(here.ends_with(name));
+  return file.starts_with(here.substr(0, here.size() - name.size()));
+}
+
+/// The line that an error is to name.
+Where user_line(Where where) {
+  const std::string_view file = where.file ? where.file : "";
+  if (is_in_header(file)) return {};
+  return detail::call_site && may_be_source(file) ? detail::call_site : where;
 }
 
 }  // namespace
@@ -29,7 +45,7 @@ void Error::locate(std::string_view op, Where where) { locate(op, {}, where); }
 void Error::locate(std::string_view op, std::string_view node, Where where) {
   if (op_.empty()) op_ = op;
   if (node_.empty()) node_ = node;
-  if (!where_ && !is_in_library(where)) where_ = where;
+  if (!where_) where_ = user_line(where);
   compose();
 }
 

@@ -12,7 +12,6 @@ namespace tapestry {
 namespace {
 
 // Constant-initialised, so that access needs no guard.
-constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
 constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec"))) = nullptr;
 constinit thread_local DeviceRequest* current_request __attribute__((tls_model("initial-exec"))) = nullptr;
 constinit std::atomic<bool> logs_placement = false, places_softly = false;
@@ -271,12 +270,6 @@ void tell_change(const Recorders& listeners, const Variable& variable, const Ten
   for (std::size_t i = listeners.size(); i-- > 0;) listeners[i]->change(variable, after);
 }
 
-CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
-  if (!site_override) site_override = where;
-}
-CallSiteScope::~CallSiteScope() { site_override = saved_; }
-Where CallSiteScope::current() { return site_override; }
-
 Sink*& open_sink() { return current_sink; }
 DeviceRequest*& device_request() { return current_request; }
 
@@ -310,7 +303,7 @@ In::In(const Init& literal, Where where) : own_(literal.tensor({}, where)), wher
 }
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
-  const Where where = site_override ? site_override : inputs.begin()->where();
+  const Where where = detail::call_site ? detail::call_site : inputs.begin()->where();
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   keep_digits(op, inputs, call.mutable_inputs());
   Sink* const sink = sink_for(call);
@@ -342,7 +335,7 @@ Tensors performed(Call&& call, Sink* sink) {
 }  // namespace
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
-  Call call(op, inputs, attrs, site_override ? site_override : where, name);
+  Call call(op, inputs, attrs, detail::call_site ? detail::call_site : where, name);
   Sink* const sink = sink_for(call);
   return performed(std::move(call), sink);
 }

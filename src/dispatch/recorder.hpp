@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "core/call_site.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/op.hpp"
 
@@ -169,21 +170,6 @@ class RecordFunction {
 };
 /// Whether recorders see this thread's ops, or the call of the function that they become a part of.
 bool is_recorded();
-
-/// While it lives, `where` is the call site of this thread's ops. The backward walk gives its ops the line of the
-/// forward op, and a function made of several ops the line of its caller. The outermost of nested scopes counts.
-class CallSiteScope {
- public:
-  explicit CallSiteScope(Where where);
-  ~CallSiteScope();
-  /// The call site that counts now; empty outside all such scopes.
-  static Where current();
-  CallSiteScope(const CallSiteScope&) = delete;
-  CallSiteScope& operator=(const CallSiteScope&) = delete;
-
- private:
-  Where saved_;
-};
 
 /// Calls f, the body of a function made of several ops. `where` is the call site of these ops, and errors without an op
 /// or a line get `op` and `where`.

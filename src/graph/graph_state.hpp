@@ -91,6 +91,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
     program,  ///< a trace: nodes that read or change Variables, or draw random numbers, run in program order
   };
   explicit GraphState(Order order = Order::data) : order_(order) {}
+  Order order() const { return order_; }
   GraphState(const GraphState&) = delete;
   GraphState& operator=(const GraphState&) = delete;
   ~GraphState() override;

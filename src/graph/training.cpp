@@ -195,5 +195,10 @@ Operation add_training_step(GraphState& graph, const TrainingStep& step) {
   return train;
 }
 
+bool is_traced() {
+  const std::shared_ptr<GraphState>& graph = scopes().graph;
+  return open_sink() && graph && graph->order() == GraphState::Order::program;
+}
+
 }  // namespace detail
 }  // namespace tapestry

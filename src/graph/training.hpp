@@ -46,5 +46,8 @@ struct TrainingStep {
 /// increments the global step, if there is one.
 Operation add_training_step(GraphState& graph, const TrainingStep& step);
 
+/// Whether ops become nodes in the order of the program: those of a trace, or of a function of a graph.
+bool is_traced();
+
 }  // namespace detail
 }  // namespace tapestry

@@ -8,6 +8,7 @@
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
 #include "nn/positions.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/nn/init.hpp"
 #include "tapestry/ops.hpp"
 
@@ -39,17 +40,36 @@ void require_sequence(const Tensor& x, std::int64_t features, std::string_view w
         detail::join("The ", what, " must be [batch, time, ", features, "], but the shape is ", x.shape()));
 }
 
+/// The keys or values, which must have the query's batch size.
+Tensor with_batch_of(const Tensor& query, const Tensor& x, std::string_view what) {
+  if (x.is(query) || query.rank() != 3 || x.rank() != 3) return x;
+  Shape shape = x.shape();
+  shape.set(0, query.shape()[0]);
+  if (!agree(shape, x.shape()))
+    throw InvalidArgumentError(detail::join("The ", what,
+                                            " must have the batch size of the query, but their shapes are ", x.shape(),
+                                            " and ", query.shape()));
+  return x.shape()[0].is_known() && query.shape()[0].is_known() ? x : checked_like(x, shape);
+}
+
+void require_mask(const Tensor& mask) {
+  if (bool(mask) && mask.dtype() != boolean && mask.dtype() != DType::unknown)
+    throw InvalidArgumentError(detail::join("The mask must be bool, true where a query may look at a key, but is ",
+                                            to_string(mask.dtype()), mask.shape()));
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(std::int64_t features, std::int64_t heads,
                                        const MultiHeadAttentionOptions& options, Where where)
-    : in_proj_weight(init::xavier_uniform(projection_shape(features, heads, where)), "in_proj_weight"),
+    : in_proj_weight(init::xavier_uniform(projection_shape(features, heads, where), {}, where), "in_proj_weight"),
       out_proj(features, features, {.bias = options.bias}, where),
       heads_(heads),
       options_(options) {
+  require_rate(options.dropout, "MultiHeadAttention", "dropout", where);
   if (!options.bias) return;
-  in_proj_bias.emplace(filled(0, {3 * features}), "in_proj_bias");
-  out_proj.bias.emplace(filled(0, {features}), "bias");
+  in_proj_bias.emplace(filled(0, {3 * features}, where), "in_proj_bias");
+  out_proj.bias.emplace(filled(0, {features}, where), "bias");
 }
 
 Tensor MultiHeadAttention::operator()(In x, In mask) const { return (*this)(x, x, x, mask); }
@@ -67,7 +87,10 @@ Tensor MultiHeadAttention::operator()(In query, In key, In value, In mask) const
       require_sequence(x, weights[0].shape()[0], what);
       return to_heads(with_bias(matmul(x, weights[part], {.transpose_b = true}), biases[part]), heads_);
     };
-    const Tensor q = projected(query, 0, "query"), k = projected(key, 1, "key"), v = projected(value, 2, "value");
+    require_mask(mask);
+    const Tensor q = projected(query, 0, "query");
+    const Tensor k = projected(with_batch_of(query, key, "key"), 1, "key");
+    const Tensor v = projected(with_batch_of(query, value, "value"), 2, "value");
 
     const double scale = 1 / std::sqrt(static_cast<double>(q.shape().back()));
     Tensor scores = matmul(q * scale, k, {.transpose_b = true});

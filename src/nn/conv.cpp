@@ -43,13 +43,13 @@ std::string text_of(std::int64_t in, std::int64_t out, const Shape& weight) {
   return detail::join(in, ", ", out, ", {", weight[2], ", ", weight[3], "}");
 }
 
-Tensor initial_weight(const Shape& shape) { return uniform_within(bound_of(shape), shape); }
+Tensor initial_weight(const Shape& shape, Where where) { return uniform_within(bound_of(shape), shape, where); }
 
 }  // namespace
 
 Conv2D::Conv2D(std::int64_t in, std::int64_t out, Size2d window, const Conv2DOptions& options, Where where)
-    : weight(initial_weight(weight_shape(in, out, window, options.groups, where)), "weight"), options_(options) {
-  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}), "bias");
+    : weight(initial_weight(weight_shape(in, out, window, options.groups, where), where), "weight"), options_(options) {
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}, where), "bias");
 }
 
 std::string Conv2D::size_text() const {
@@ -69,9 +69,9 @@ Tensor Conv2D::forward(const Tensor& x) const {
 
 ConvTranspose2D::ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d window,
                                  const ConvTranspose2DOptions& options, Where where)
-    : weight(initial_weight(transposed_weight_shape(in, out, window, options.groups, where)), "weight"),
+    : weight(initial_weight(transposed_weight_shape(in, out, window, options.groups, where), where), "weight"),
       options_(options) {
-  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}), "bias");
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}, where), "bias");
 }
 
 std::string ConvTranspose2D::size_text() const {

@@ -1,13 +1,11 @@
 #include "tapestry/nn/dropout.hpp"
 
+#include "nn/initial.hpp"
 #include "tapestry/ops/nn.hpp"
 
 namespace tapestry::nn {
 
-Dropout::Dropout(double rate, Where where) : rate_(rate) {
-  if (!(rate >= 0 && rate < 1))
-    throw InvalidArgumentError(detail::join("Dropout: the rate must be in [0, 1), but is ", rate), where);
-}
+Dropout::Dropout(double rate, Where where) : rate_(rate) { require_rate(rate, "Dropout", "the rate", where); }
 
 Tensor Dropout::forward(const Tensor& x) const { return training() ? dropout(x, rate_) : x; }
 

@@ -79,7 +79,7 @@ void with_values(const Module& module, const StateDict& values, const std::funct
 }
 
 StateDict by_names(const Module& module, const std::vector<Tensor>& parameters, Where where) {
-  const auto named = module.named_parameters();
+  const auto named = module.named_parameters(where);
   if (named.size() != parameters.size())
     throw InvalidArgumentError(
         join("The module ", type_name(module), " has ", named.size(), " parameters, not ", parameters.size()), where);

@@ -14,6 +14,14 @@ struct Fans {
   double in, out;
 };
 
+template <class Options>
+void check(const Options& options, Where where) {
+  if (!(options.gain >= 0 && std::isfinite(options.gain)))
+    throw InvalidArgumentError(detail::join("gain must be a finite number >= 0, but is ", options.gain), where);
+  if (!is_floating(options.dtype))
+    throw InvalidArgumentError(detail::join("A weight is of a float type, not ", to_string(options.dtype)), where);
+}
+
 Fans fans_of(const Shape& shape, Where where) {
   if (shape.rank() < 2 || !shape.is_known())
     throw InvalidArgumentError(
@@ -31,24 +39,29 @@ double fan_of(const Shape& shape, Fan fan, Where where) {
 }  // namespace
 
 Tensor xavier_uniform(const Shape& shape, const XavierOptions& options, Where where) {
+  check(options, where);
   const Fans fans = fans_of(shape, where);
-  return uniform_within(options.gain * std::sqrt(6 / (fans.in + fans.out)), shape, options.dtype);
+  return uniform_within(options.gain * std::sqrt(6 / (fans.in + fans.out)), shape, where, options.dtype);
 }
 
 Tensor xavier_normal(const Shape& shape, const XavierOptions& options, Where where) {
+  check(options, where);
   const Fans fans = fans_of(shape, where);
-  return normal_with(options.gain * std::sqrt(2 / (fans.in + fans.out)), shape, options.dtype);
+  return normal_with(options.gain * std::sqrt(2 / (fans.in + fans.out)), shape, where, options.dtype);
 }
 
 Tensor kaiming_uniform(const Shape& shape, const KaimingOptions& options, Where where) {
-  return uniform_within(options.gain * std::sqrt(3 / fan_of(shape, options.fan, where)), shape, options.dtype);
+  check(options, where);
+  return uniform_within(options.gain * std::sqrt(3 / fan_of(shape, options.fan, where)), shape, where, options.dtype);
 }
 
 Tensor kaiming_normal(const Shape& shape, const KaimingOptions& options, Where where) {
-  return normal_with(options.gain / std::sqrt(fan_of(shape, options.fan, where)), shape, options.dtype);
+  check(options, where);
+  return normal_with(options.gain / std::sqrt(fan_of(shape, options.fan, where)), shape, where, options.dtype);
 }
 
 Tensor orthogonal(const Shape& shape, const OrthogonalOptions& options, Where where) {
+  check(options, where);
   fans_of(shape, where);
   const ExecuteNow now;
   const PauseRecording pause;

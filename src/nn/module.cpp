@@ -135,9 +135,9 @@ Fields Module::fields() {
   return none;
 }
 
-std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
+std::vector<std::pair<std::string, Variable>> Module::named_parameters(Where where) const {
   std::vector<std::pair<std::string, Variable>> found;
-  for_each_leaf_once(fields_of(*this), [&](const Field& leaf) {
+  for_each_leaf_once(named_fields_of(*this, where), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf); variable && variable->trainable())
       found.emplace_back(leaf.name, *variable);
   });
@@ -146,15 +146,13 @@ std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
 
 std::vector<Variable> Module::parameters(Where where) const {
   std::vector<Variable> found;
-  for_each_leaf_once(named_fields_of(*this, where), [&](const Field& leaf) {
-    if (const Variable* variable = variable_in(leaf); variable && variable->trainable()) found.push_back(*variable);
-  });
+  for (const auto& [name, parameter] : named_parameters(where)) found.push_back(parameter);
   return found;
 }
 
-std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
+std::vector<std::pair<std::string, Tensor>> Module::named_buffers(Where where) const {
   std::vector<std::pair<std::string, Tensor>> found;
-  for_each_leaf_once(fields_of(*this), [&](const Field& leaf) {
+  for_each_leaf_once(named_fields_of(*this, where), [&](const Field& leaf) {
     const Variable* variable = variable_in(leaf);
     if (!variable || !variable->trainable()) found.emplace_back(leaf.name, value_of(leaf));
   });
@@ -167,9 +165,9 @@ std::vector<std::pair<std::string, const Module*>> Module::named_modules() const
   return found;
 }
 
-std::int64_t Module::parameter_count() const {
+std::int64_t Module::parameter_count(Where where) const {
   std::int64_t count = 0;
-  for (const auto& [name, parameter] : named_parameters()) count += parameter.shape().size();
+  for (const auto& [name, parameter] : named_parameters(where)) count += parameter.shape().size();
   return count;
 }
 
@@ -202,10 +200,10 @@ void Module::load_state_dict(const StateDict& state, Where where) {
   for (const auto& [leaf, value] : changes) set_value(leaf, value);
 }
 
-void Module::to(Device device) {
+void Module::to(Device device, Where where) {
   const ExecuteNow now;
   const PauseRecording pause;
-  for_each_leaf(fields().list(), [&](const Field& leaf) {
+  for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf)) {
       variable->cell()->move_to(device);
     } else {
@@ -219,7 +217,7 @@ void Module::to(DType dtype, Where where) {
     throw InvalidArgumentError(join("A module's numbers become a float type, not ", to_string(dtype)), where);
   const ExecuteNow now;
   const PauseRecording pause;
-  for_each_leaf(fields().list(), [&](const Field& leaf) {
+  for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
     const Tensor value = value_of(leaf);
     if (!is_floating(value.dtype()) || value.dtype() == dtype) return;
     if (Variable* variable = variable_in(leaf)) {
@@ -233,12 +231,15 @@ void Module::to(DType dtype, Where where) {
   });
 }
 
-void Module::train(bool on) {
-  update_names();
+void Module::train(bool on, Where where) {
+  named_fields_of(*this, where);
+  set_training(on);
+}
+
+void Module::set_training(bool on) {
   training_ = on;
-  const std::vector<Field> parts = fields().list();
-  for (const Field& field : parts)
-    if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->train(on);
+  for (const Field& field : fields().list())
+    if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->set_training(on);
 }
 
 void Module::freeze(bool on, Where where) {

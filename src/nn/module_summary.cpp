@@ -36,10 +36,10 @@ std::string grouped(std::int64_t number) {
 }
 
 /// The number of elements of each module's own parameters, without those of the modules in it.
-std::map<std::string, std::int64_t> own_parameters(const Module& module) {
+std::map<std::string, std::int64_t> own_parameters(const Module& module, Where where) {
   std::map<std::string, std::int64_t> counts;
   for (const auto& [name, part] : module.named_modules()) counts[name] = 0;
-  for (const auto& [name, parameter] : module.named_parameters()) {
+  for (const auto& [name, parameter] : module.named_parameters(where)) {
     // The owner's name is the longest one that is followed by a dot.
     std::size_t end = name.size();
     do {
@@ -78,7 +78,7 @@ std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
     tapestry::detail::locating({}, where, [&] { call(arguments); });
   }
   std::vector<Row> rows{{"Name", "Layer", "Output shape", "Parameters"}};
-  const auto counts = own_parameters(module);
+  const auto counts = own_parameters(module, where);
   for (const auto& [name, part] : module.named_modules()) {
     const bool holds_others = part->named_modules().size() > 1;
     const std::int64_t count = counts.at(name);
@@ -88,7 +88,7 @@ std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
   std::int64_t bytes = 0;
   for (const auto& [name, value] : module.state_dict(where))
     bytes += static_cast<std::int64_t>(tapestry::detail::nbytes(value));
-  return table_of(rows) + join(type_name(module), ": ", grouped(module.parameter_count()), " parameters, ",
+  return table_of(rows) + join(type_name(module), ": ", grouped(module.parameter_count(where)), " parameters, ",
                                grouped(bytes), " bytes with all buffers\n");
 }
 

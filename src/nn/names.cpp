@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autodiff/variable_cell.hpp"
+#include "dispatch/recorder.hpp"
 
 namespace tapestry::nn {
 
@@ -187,8 +188,10 @@ void name_module(Error& error, const Module& module, std::initializer_list<Tenso
   if (const std::string sizes = module.size_text(); !sizes.empty()) name += join("(", sizes, ")");
   for (const Tensor& input : inputs)
     if (input) shapes += join(shapes.empty() ? "" : ", ", input.shape());
-  Error named(error.code(), join(name, " got ", shapes, ": ", error.message()));
+  if (!shapes.empty()) name += join(" got ", shapes);
+  Error named(error.code(), join(name, ": ", error.message()));
   named.locate(error.op(), error.where());
+  named.locate({}, CallSiteScope::current());  // unless it has a line
   last_message = named.message();
   error = named;  // assigns the base only: the exception keeps its class
 }

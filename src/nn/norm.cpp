@@ -1,6 +1,7 @@
 #include "tapestry/nn/norm.hpp"
 
 #include "dispatch/recorder.hpp"
+#include "nn/features.hpp"
 #include "nn/initial.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops.hpp"
@@ -16,19 +17,21 @@ Shape shape_of(std::int64_t size, std::string_view layer, std::string_view what,
 }  // namespace
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Where where)
-    : weight(filled(1, shape_of(channels, "BatchNorm", "channels", where)), "weight"),
-      bias(filled(0, {channels}), "bias"),
-      running_mean(filled(0, {channels}), "running_mean"),
-      running_var(filled(1, {channels}), "running_var"),
+    : weight(filled(1, shape_of(channels, "BatchNorm", "channels", where), where), "weight"),
+      bias(filled(0, {channels}, where), "bias"),
+      running_mean(filled(0, {channels}, where), "running_mean"),
+      running_var(filled(1, {channels}, where), "running_var"),
       num_batches_tracked(tensor(std::int64_t{0}), "num_batches_tracked"),
       options_(options) {}
 
 Tensor BatchNorm::forward(const Tensor& x) const {
   const std::int64_t channels = weight.shape()[0];
-  if (x.rank() < 2 || (x.shape().back().is_known() && x.shape().back() != channels))
+  if (x.rank() < 2)
     throw InvalidArgumentError(detail::join("x must be [..., ", channels, "], but its shape is ", x.shape()), {},
                                CallSiteScope::current());
-  return training() ? train_on(x) : batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
+  const Tensor fitting = with_features(x, channels);
+  return training() ? train_on(fitting)
+                    : batch_norm(fitting, running_mean, running_var, bias, weight, options_.epsilon);
 }
 
 Tensor BatchNorm::train_on(const Tensor& x) const {
@@ -56,21 +59,24 @@ void BatchNorm::learn(const Tensor& count, const Tensor& mean, const Tensor& var
 std::string BatchNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
 LayerNorm::LayerNorm(std::int64_t features, const LayerNormOptions& options, Where where)
-    : weight(filled(1, shape_of(features, "LayerNorm", "features", where)), "weight"),
-      bias(filled(0, {features}), "bias"),
+    : weight(filled(1, shape_of(features, "LayerNorm", "features", where), where), "weight"),
+      bias(filled(0, {features}, where), "bias"),
       options_(options) {}
 
 std::string LayerNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
-Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, options_); }
+Tensor LayerNorm::forward(const Tensor& x) const {
+  return layer_norm(with_features(x, weight.shape()[0]), weight, bias, options_);
+}
 
 RMSNorm::RMSNorm(std::int64_t features, const LayerNormOptions& options, Where where)
-    : weight(filled(1, shape_of(features, "RMSNorm", "features", where)), "weight"), options_(options) {}
+    : weight(filled(1, shape_of(features, "RMSNorm", "features", where), where), "weight"), options_(options) {}
 
 std::string RMSNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
 Tensor RMSNorm::forward(const Tensor& x) const {
-  const Tensor wide = widened(x), mean = reduce_mean(square(wide), -1, {.keep_dims = true});
+  const Tensor wide = widened(with_features(x, weight.shape()[0])),
+               mean = reduce_mean(square(wide), -1, {.keep_dims = true});
   const Tensor scaled = wide * rsqrt(mean + options_.epsilon);
   return (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight;
 }

@@ -51,7 +51,12 @@ ModuleVariable& ModuleVariable::operator=(const ModuleVariable& other) {
 }
 
 Parameter::Parameter(const Init& initial_value, std::string name, Where where)
-    : ModuleVariable(cell_of(initial_value, {.name = std::move(name)}, where)) {}
+    : ModuleVariable(cell_of(initial_value, {.name = std::move(name)}, where)) {
+  if (!is_floating(dtype()))
+    throw InvalidArgumentError(detail::join("Parameter '", cell()->given_name, "' is ", to_string(dtype()), shape(),
+                                            ", but only float types are trained: write 1.0 for 1, or take a Buffer"),
+                               where);
+}
 
 Buffer::Buffer(const Init& initial_value, std::string name, Where where)
     : ModuleVariable(cell_of(initial_value, {.name = std::move(name), .trainable = false}, where)) {}

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dispatch/recorder.hpp"
+#include "nn/features.hpp"
 #include "nn/initial.hpp"
 #include "nn/positions.hpp"
 #include "tapestry/ops.hpp"
@@ -13,26 +14,23 @@ namespace {
 Tensor initial_positions(std::int64_t count, std::int64_t features, Where where) {
   require_positive(count, "PositionEmbedding", "count", where);
   require_positive(features, "PositionEmbedding", "features", where);
-  return normal_with(0.02, {count, features});
+  return normal_with(0.02, {count, features}, where);
 }
 
 void require_sequence(const Tensor& x, std::string_view what, Where where) {
   if (x.rank() != 3)
-    throw InvalidArgumentError(detail::join(what, ": x must be [batch, time, features], but its shape is ", x.shape()),
-                               where);
+    throw InvalidArgumentError(
+        detail::join(what, what.empty() ? "" : ": ", "x must be [batch, time, features], but its shape is ", x.shape()),
+        where);
 }
 
-/// 0, 1, ... along the time axis of x, int64 [time]. They are counted in int64 because a half type cannot count beyond
-/// 2048.
-Tensor times(const Tensor& x) { return positions_along(ones_like(x).cast(int64), 1) - 1; }
+/// 0, 1, ... along the time axis of x, int64 [time].
+Tensor times(const Tensor& x) { return positions_along(x, 1) - 1; }
 
 }  // namespace
 
 Tensor positions_along(const Tensor& x, int axis) {
-  Ints others;
-  for (int i = 0; i < x.rank(); ++i)
-    if (i != axis) others.push_back(i);
-  return cumsum(reduce_max(ones_like(x), others));
+  return cumsum(ones({x.shape()[axis]}, {.dtype = int64, .device = x.device()}));
 }
 
 PositionEmbedding::PositionEmbedding(std::int64_t count, std::int64_t features, Where where)
@@ -44,12 +42,10 @@ Tensor PositionEmbedding::forward(const Tensor& x) const {
   const Where site = CallSiteScope::current();
   require_sequence(x, {}, site);
   const std::int64_t count = weight.shape()[0], features = weight.shape()[1], time = x.shape().sizes()[1];
-  if (x.shape()[2].is_known() && x.shape()[2] != features)
-    throw InvalidArgumentError(detail::join("x must be [batch, time, ", features, "], but its shape is ", x.shape()),
-                               site);
+  const Tensor fitting = with_features(x, features, "batch, time");
   if (time > count)
     throw InvalidArgumentError(detail::join("there are ", count, " positions, and the shape is ", x.shape()), site);
-  return x + embedding_lookup(weight, times(x));
+  return fitting + embedding_lookup(weight, times(x));
 }
 
 Tensor SinusoidalPositions::forward(const Tensor& x) const {

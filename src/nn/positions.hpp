@@ -4,7 +4,7 @@
 
 namespace tapestry::nn {
 
-/// 1, 2, ... along an axis of x, whose size may be unknown, in the dtype of x.
+/// 1, 2, ... along an axis of x, whose size may be unknown, int64. A half type could not count beyond 2048.
 Tensor positions_along(const Tensor& x, int axis);
 
 }  // namespace tapestry::nn

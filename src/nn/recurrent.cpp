@@ -19,16 +19,17 @@ using detail::join;
 
 namespace {
 
-Recurrent::Weights initial_weights(std::int64_t in, std::int64_t hidden, std::int64_t gates, bool bias) {
+Recurrent::Weights initial_weights(std::int64_t in, std::int64_t hidden, std::int64_t gates, bool bias, Where where) {
+  const CallSiteScope site(where);
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   const std::int64_t rows = gates * hidden;
-  Recurrent::Weights weights{.weight_ih = Parameter(uniform_within(bound, {rows, in}), "weight_ih"),
-                             .weight_hh = Parameter(uniform_within(bound, {rows, hidden}), "weight_hh"),
+  Recurrent::Weights weights{.weight_ih = Parameter(uniform_within(bound, {rows, in}, where), "weight_ih"),
+                             .weight_hh = Parameter(uniform_within(bound, {rows, hidden}, where), "weight_hh"),
                              .bias_ih = {},
                              .bias_hh = {}};
   if (bias) {
-    weights.bias_ih.emplace(uniform_within(bound, {rows}), "bias_ih");
-    weights.bias_hh.emplace(uniform_within(bound, {rows}), "bias_hh");
+    weights.bias_ih.emplace(uniform_within(bound, {rows}, where), "bias_ih");
+    weights.bias_hh.emplace(uniform_within(bound, {rows}, where), "bias_hh");
   }
   return weights;
 }
@@ -52,10 +53,11 @@ Recurrent::Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, c
   require_positive(in, "Recurrent", "in", where);
   require_positive(hidden, "Recurrent", "hidden", where);
   require_positive(options.layers, "Recurrent", "layers", where);
+  require_rate(options.dropout, "Recurrent", "dropout", where);
   const auto both = static_cast<std::int64_t>(directions());
   for (std::int64_t i = 0; i < options.layers; ++i)
     for (std::int64_t direction = 0; direction < both; ++direction)
-      layers.push_back(initial_weights(i == 0 ? in : both * hidden, hidden, gates, options.bias));
+      layers.push_back(initial_weights(i == 0 ? in : both * hidden, hidden, gates, options.bias, where));
 }
 
 Fields Recurrent::fields() {
@@ -134,7 +136,7 @@ Tensor checked(const Tensor& lengths, const Tensor& x) {
 
 /// Which elements of x [batch, time, ...] belong to sequences of these lengths: bool [batch, time, 1].
 Tensor in_use(const Tensor& x, const Tensor& lengths) {
-  const Tensor steps = positions_along(ones_like(x).cast(int64), 1);
+  const Tensor steps = positions_along(x, 1);
   return expand_dims(less_equal(expand_dims(steps, 0), expand_dims(lengths.cast(int64), 1)), 2);
 }
 

@@ -4,6 +4,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/training.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
 #include "train/own_variable.hpp"
@@ -44,8 +45,16 @@ Tensor ExponentialMovingAverage::average(const Variable& variable, Where where) 
   throw NotFoundError(join("Variable '", variable.name(), "' is not averaged"), where);
 }
 
-void ExponentialMovingAverage::exchange() {
+void ExponentialMovingAverage::exchange(Where where) {
+  const CallSiteScope site(where);
+  const PauseRecording pause;
   for (Average& each : averages_) {
+    if (detail::is_traced()) {
+      const Tensor value = each.variable, average = each.average;
+      each.variable.assign(average);
+      each.average.assign(value);
+      continue;
+    }
     const Tensor value = each.variable.cell()->load();
     each.variable.cell()->store(each.average.cell()->load().to(each.variable.device()));
     each.average.cell()->store(value);

@@ -38,14 +38,19 @@ std::vector<Variable> ParameterGroups::variables() const {
 Tensor ParameterGroups::minimize(const Optimizer::Loss& loss, const ApplyOptions& options, Where where) {
   Tensor value;
   const auto noted = [&] { return value = loss(); };
-  const GradientsAndVariables pairs = groups_[0].first->compute_gradients(noted, variables(), where);
+  std::vector<Variable> trained = variables();
+  std::erase_if(trained, [](const Variable& each) { return !each.trainable(); });
+  const GradientsAndVariables pairs = groups_[0].first->compute_gradients(noted, trained, where);
   std::vector<Tensor> gradients;
-  for (const auto& [gradient, variable] : pairs) gradients.push_back(gradient);
   std::size_t next = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    bool any = false;
-    for (std::size_t k = 0; k < groups_[i].second.size(); ++k) any |= bool{gradients[next++]};
-    if (!any) throw InvalidArgumentError(join("The loss depends on no Variable of group ", i), where);
+    bool any = false, is_trained = false;
+    for (const Variable& variable : groups_[i].second) {
+      gradients.push_back(variable.trainable() ? pairs[next++].first : Tensor());
+      is_trained |= variable.trainable();
+      any |= bool{gradients.back()};
+    }
+    if (is_trained && !any) throw InvalidArgumentError(join("The loss depends on no Variable of group ", i), where);
   }
   apply_gradients({gradients, where}, options, where);
   return value;

@@ -1,7 +1,11 @@
 #include "tapestry/metrics.hpp"
 
+#include <optional>
+
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/training.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
 #include "train/own_variable.hpp"
@@ -26,11 +30,19 @@ class UpdateScope {
   PauseRecording pause_;
 };
 
-void require_equal_shapes(const Tensor& predictions, const Tensor& labels, Where where) {
-  if (predictions.shape().is_known() && labels.shape().is_known() && predictions.shape() != labels.shape())
+/// The predictions, which must have the shape of the labels.
+Tensor fitting(const Tensor& predictions, const Tensor& labels, Where where) {
+  if (!agree(predictions.shape(), labels.shape()))
     throw InvalidArgumentError(
         join("Predictions of the shape ", predictions.shape(), " do not fit labels of the shape ", labels.shape()),
         where);
+  return checked_like(predictions, labels);
+}
+
+void require_no_floats(std::string_view what, const Tensor& classes, Where where) {
+  if (is_floating(classes.dtype()))
+    throw InvalidArgumentError(
+        join(what, " that are classes must be integers, but are ", to_string(classes.dtype()), classes.shape()), where);
 }
 
 /// Scores have one axis more than labels, the classes.
@@ -47,11 +59,13 @@ void require_several_classes(const Tensor& scores, const Tensor& labels, Where w
 
 /// Scores [..., classes] become classes [...]; what is not scores must have the shape of the labels.
 Tensor classes_of(const Tensor& predictions, const Tensor& labels, Where where) {
+  require_no_floats("Labels", labels, where);
   const bool scores = are_scores(predictions, labels);
-  if (scores) require_several_classes(predictions, labels, where);
-  const Tensor classes = scores ? argmax(predictions, -1) : predictions;
-  require_equal_shapes(classes, labels, where);
-  return classes.cast(int64);
+  if (scores)
+    require_several_classes(predictions, labels, where);
+  else
+    require_no_floats("Predictions", predictions, where);
+  return fitting(scores ? argmax(predictions, -1) : predictions, labels, where).cast(int64);
 }
 
 Tensor is_positive(const Tensor& labels) { return labels.dtype() == boolean ? labels : not_equal(labels, 0); }
@@ -70,11 +84,21 @@ Metric::Metric(const std::string& name, const Shape& shape) : sums_(train::own_v
 Metric::Metric(const Metric& other) : sums_(train::own_variable(other.sums_.name(), other.sums_.cell()->load())) {}
 
 Metric& Metric::operator=(const Metric& other) {
-  set_sums(other.sums_.cell()->load(), {});
+  set_sums(other.current(), {});
   return *this;
 }
 
-void Metric::reset() { set_sums(no_sums(sums_.shape()), {}); }
+void Metric::reset(Where where) { set_sums(no_sums(sums_.shape()), where); }
+
+/// The sums as they are when this runs: in a graph that is built by hand, those of now.
+Tensor Metric::current() const { return detail::is_traced() ? sums_.value() : sums_.cell()->load(); }
+
+void Metric::replace(const Tensor& sums) {
+  if (detail::is_traced())
+    sums_.assign(sums);
+  else
+    sums_.cell()->store(sums.to(sums_.device()));
+}
 
 void Metric::add(const Tensor& addend) {
   // A symbolic tensor has no device yet; sessions place what reads and changes the Variable.
@@ -83,21 +107,29 @@ void Metric::add(const Tensor& addend) {
 }
 
 void Metric::set_sums(const Tensor& sums, Where where) {
-  if (!sums || sums.is_symbolic() || sums.dtype() != float64 || sums.shape() != sums_.shape())
+  const CallSiteScope site(where);
+  const PauseRecording pause;
+  if (!sums || sums.dtype() != float64 || sums.shape() != sums_.shape())
     throw InvalidArgumentError(join("The sums of the metric '", sums_.name(), "' are float64", sums_.shape(), ", not ",
                                     sums ? join(sums.dtype(), sums.shape()) : "an empty Tensor"),
                                where);
-  sums_.cell()->store(sums.to(sums_.device()));
+  if (sums.is_symbolic() && !detail::is_traced())
+    throw InvalidArgumentError(
+        join("The sums of the metric '", sums_.name(), "' cannot be '", sums.name(), "', which has no value"), where);
+  replace(sums);
 }
 
 void Metric::merge(const Metric& other, Where where) {
-  const ExecuteNow now;
+  std::optional<ExecuteNow> now;
+  if (!detail::is_traced()) now.emplace();
+  const CallSiteScope site(where);
   const PauseRecording pause;
   if (sums_.shape() != other.sums_.shape())
     throw InvalidArgumentError(join("The metrics '", sums_.name(), "' and '", other.sums_.name(),
                                     "' have different sums, ", sums_.shape(), " and ", other.sums_.shape()),
                                where);
-  add(other.sums_.cell()->load().to(sums_.device()));
+  const Tensor sums = other.current();
+  add(sums.is_symbolic() ? sums : sums.to(sums_.device()));
 }
 
 StateDict Metric::state_dict() const { return {{"sums", sums_.cell()->load()}}; }
@@ -134,8 +166,7 @@ void Accuracy::update(In labels, In predictions, const Tensor& weights) {
   const Tensor &x = predictions.tensor(), &y = labels.tensor();
   Tensor right;
   if (!are_scores(x, y) && is_floating(x.dtype())) {
-    require_equal_shapes(x, y, predictions.where());
-    right = equal(greater(x, threshold_).cast(int32), is_positive(y).cast(int32));
+    right = equal(greater(fitting(x, y, predictions.where()), threshold_).cast(int32), is_positive(y).cast(int32));
   } else {
     right = equal(classes_of(x, y, predictions.where()), y.cast(int64));
   }
@@ -155,6 +186,7 @@ void TopKAccuracy::update(In labels, In scores, const Tensor& weights) {
                                     x.shape(), " and ", y.shape()),
                                scores.where());
   require_several_classes(x, y, scores.where());
+  require_no_floats("Labels", y, scores.where());
   const Tensor at_label = take_along_axis(x, expand_dims(y, -1), -1);
   const Tensor larger = reduce_sum(greater(x, at_label).cast(int64), -1);
   const Tensor is_finite = squeeze(equal(at_label - at_label, 0.0), -1);
@@ -165,19 +197,17 @@ void TopKAccuracy::update(In labels, In scores, const Tensor& weights) {
 
 void Precision::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
-  require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
-  const Tensor predicted = greater(probabilities.tensor(), threshold_);
+  const Tensor predicted = greater(fitting(probabilities, labels, probabilities.where()), threshold_);
   const Tensor weight = weights_like(weights, predicted);
   add_quotient((predicted & is_positive(labels.tensor())).cast(float64) * weight, predicted.cast(float64) * weight);
 }
 
 void Recall::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
-  require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
+  const Tensor predicted = greater(fitting(probabilities, labels, probabilities.where()), threshold_);
   const Tensor positive = is_positive(labels.tensor());
   const Tensor weight = weights_like(weights, positive);
-  add_quotient((positive & greater(probabilities.tensor(), threshold_)).cast(float64) * weight,
-               positive.cast(float64) * weight);
+  add_quotient((positive & predicted).cast(float64) * weight, positive.cast(float64) * weight);
 }
 
 // ---- Tables ---------------------------------------------------------------------------------------------------------
@@ -189,8 +219,7 @@ AUC::AUC(const AUCOptions& options, Where where)
 
 void AUC::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
-  const Tensor &x = probabilities.tensor(), &y = labels.tensor();
-  require_equal_shapes(x, y, probabilities.where());
+  const Tensor &y = labels.tensor(), x = fitting(probabilities, y, probabilities.where());
   // Bucket i holds the probabilities in (i, i + 1] / buckets.
   const Tensor bucket =
       clip(ceil(x.cast(float64) * static_cast<double>(buckets_)) - 1.0, 0.0, static_cast<double>(buckets_ - 1));

@@ -291,10 +291,11 @@ void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::i
 Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients,
                                   const ApplyOptions& options, Where where) {
   // The function does not capture the optimizer, which may be destroyed before the graph.
-  const auto numbers = [rule = rule_](const Tensors& steps) -> Tensors {
+  const auto numbers = [rule = rule_, where](const Tensors& steps) -> Tensors {
     const auto before = steps[0].item<std::int64_t>();
-    const Numbers p = rule->numbers(rule->learning_rate(before), before + 1);
-    return {tensor(p)};
+    const double rate = rule->learning_rate(before);
+    require_not_negative(rate, "learning_rate", where);
+    return {tensor(rule->numbers(rate, before + 1))};
   };
   detail::TrainingStep step{.name = name_,
                             .formula = formula_,

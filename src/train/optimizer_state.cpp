@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
@@ -68,6 +69,9 @@ void Optimizer::check_state(const StateDict& state, Where where) const {
   const auto steps = state.find(iterations_key);
   if (steps == state.end() || !steps->second || steps->second.dtype() != int64 || steps->second.rank() != 0)
     throw InvalidArgumentError("The state of an optimizer needs the number of its steps, 'iterations' (int64)", where);
+  if (const auto count = steps->second.item<std::int64_t>();
+      count < 0 || count == std::numeric_limits<std::int64_t>::max())
+    throw InvalidArgumentError(detail::join("The number of steps of an optimizer cannot be ", count), where);
   for (const auto& [key, value] : state) {
     const std::size_t dot = key.rfind('.');
     const std::string slot_name = dot == std::string::npos ? "" : key.substr(dot + 1);

@@ -78,7 +78,8 @@ class TAPESTRY_API Softplus : public Layer {
 class TAPESTRY_API GELU : public Layer {
  public:
   /// `approximate` selects the form with tanh.
-  explicit GELU(bool approximate = false) : approximate_(approximate) {}
+  template <std::same_as<bool> Bool = bool>  // a text would be true
+  explicit GELU(Bool approximate = false) : approximate_(approximate) {}
   TAPESTRY_FIELDS()
 
  private:

@@ -25,7 +25,8 @@ struct MultiHeadAttentionOptions {
 /// "Attention is all you need", 2017.)
 class TAPESTRY_API MultiHeadAttention : public Module {
  public:
-  /// Throws InvalidArgumentError for a size below 1, and when the heads do not divide the features.
+  /// Throws InvalidArgumentError for a size below 1, when the heads do not divide the features, and for a dropout rate
+  /// outside [0, 1).
   MultiHeadAttention(std::int64_t features, std::int64_t heads, const MultiHeadAttentionOptions& options = {},
                      Where where = Where::here());
 

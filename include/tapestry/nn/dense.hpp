@@ -31,8 +31,9 @@ class TAPESTRY_API Dense : public Layer {
 
 /// The order of the elements of an example.
 struct FlattenOptions {
-  /// Whether an image [batch, height, width, channels] becomes the row that PyTorch makes of it, with the elements of
-  /// one channel after the other. Then the weights of a Dense layer after it are those of PyTorch.
+  /// Whether an image [batch, height, width, channels], or a sequence [batch, time, channels], becomes the row that
+  /// PyTorch makes of it, with the elements of one channel after the other. Then the weights of a Dense layer after it
+  /// are those of PyTorch.
   bool channels_first = false;
 };
 

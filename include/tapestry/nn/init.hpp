@@ -15,7 +15,8 @@ namespace tapestry::nn::init {
 ///
 /// Weights have PyTorch's shapes: [out, in], or [out, in, height, width] for images. So fan_in, the number of inputs of
 /// one output, is the product of all sizes but the first, and fan_out is the product of all sizes but the second. These
-/// functions throw InvalidArgumentError for a shape of fewer than two dimensions.
+/// functions throw InvalidArgumentError for a shape of fewer than two dimensions, for a gain that is negative or not
+/// finite, and for a dtype that is no float type.
 /// @{
 
 /// The spread and the type of the values.

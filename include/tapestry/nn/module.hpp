@@ -159,8 +159,7 @@ class TAPESTRY_API Module {
  public:
   virtual ~Module() = default;
 
-  /// The module's own parts. TAPESTRY_FIELDS defines this function. Without it, nothing in a module is trained or
-  /// saved.
+  /// The module's own parts. TAPESTRY_FIELDS defines this function. Without it, a module has no part that is known.
   virtual Fields fields();
   /// The text that errors show after the name of the class, such as "8, 9" of a Dense(8, 9). By default it is empty.
   virtual std::string size_text() const { return {}; }
@@ -171,13 +170,13 @@ class TAPESTRY_API Module {
   /// TAPESTRY_FIELDS. A module without parts writes TAPESTRY_FIELDS().
   std::vector<Variable> parameters(Where where = Where::here()) const;
   /// The same with their names, "hidden.weight".
-  std::vector<std::pair<std::string, Variable>> named_parameters() const;
-  /// The buffers, constants and frozen parameters, with their names and values.
-  std::vector<std::pair<std::string, Tensor>> named_buffers() const;
+  std::vector<std::pair<std::string, Variable>> named_parameters(Where where = Where::here()) const;
+  /// The buffers, constants and frozen parameters, with their names and values. Throws as `parameters` does.
+  std::vector<std::pair<std::string, Tensor>> named_buffers(Where where = Where::here()) const;
   /// This module, with the name "", and all modules in it. Each one comes before its parts.
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
-  /// The number of elements of all parameters that are not frozen.
-  std::int64_t parameter_count() const;
+  /// The number of elements of all parameters that are not frozen. Throws as `parameters` does.
+  std::int64_t parameter_count(Where where = Where::here()) const;
 
   /// The values of all parameters, buffers and constants. Further training does not change these tensors. Throws
   /// FailedPreconditionError when the class has not named its parts.
@@ -188,18 +187,20 @@ class TAPESTRY_API Module {
   /// changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
-  /// Moves all Variables and constants to a device. Optimizers and handles keep their Variables.
-  void to(Device device);
+  /// Moves all Variables and constants to a device. Optimizers and handles keep their Variables. Throws as `parameters`
+  /// does.
+  void to(Device device, Where where = Where::here());
   /// Converts all Variables and constants of a float type to another float type. The converted Variables are new ones:
   /// earlier handles, optimizers and traces still refer to the old ones. Throws InvalidArgumentError for a type that is
-  /// not a float type.
+  /// not a float type, and as `parameters` does.
   void to(DType dtype, Where where = Where::here());
 
   /// Turns the training mode on or off, here and in all parts. In training mode, Dropout drops elements, and BatchNorm
-  /// learns its statistics. It is on at first. A trace keeps the mode in which it was made.
-  void train(bool on = true);
+  /// learns its statistics. It is on at first. A trace keeps the mode in which it was made. Throws as `parameters`
+  /// does.
+  void train(bool on = true, Where where = Where::here());
   /// The same as `train(false)`, for everything but training.
-  void eval() { train(false); }
+  void eval(Where where = Where::here()) { train(false, where); }
   /// Whether this module is in training mode.
   bool training() const { return training_; }
 
@@ -209,7 +210,8 @@ class TAPESTRY_API Module {
   /// @{
   void freeze(bool on = true, Where where = Where::here());
   void unfreeze(Where where = Where::here()) { freeze(false, where); }
-  /// @}
+  void freeze(const char* name) = delete;  // a text would be true; a part is frozen by its member's freeze()
+                                           /// @}
 
  protected:
   Module() = default;
@@ -223,6 +225,8 @@ class TAPESTRY_API Module {
   /// @}
 
  private:
+  void set_training(bool on);
+
   bool training_ = true;
 };
 

@@ -36,7 +36,7 @@ class TAPESTRY_API ModuleVariable : public Variable {
 class TAPESTRY_API Parameter : public ModuleVariable {
  public:
   /// `name` is the name of the Variable in errors and graphs while it is not a part of a module. In a module, the
-  /// member's path is its name.
+  /// member's path is its name. Throws InvalidArgumentError for a value that is not of a float type.
   explicit Parameter(const Init& initial_value, std::string name = "parameter", Where where = Where::here());
 };
 

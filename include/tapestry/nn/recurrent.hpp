@@ -71,7 +71,7 @@ class TAPESTRY_API Recurrent : public Module {
   /// The layer that computes one step after the other.
   static Scan step_by_step(Cell cell);
 
-  /// Throws InvalidArgumentError for a size or a number of layers below 1.
+  /// Throws InvalidArgumentError for a size or a number of layers below 1, and for a dropout rate outside [0, 1).
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
   /// The sequences of a pack as a call takes them.
   PaddedSequences padded(const PackedSequence& packed, Where where) const;
@@ -117,7 +117,7 @@ enum class Nonlinearity {
 /// in time", 1990.)
 class TAPESTRY_API RNN : public Recurrent {
  public:
-  /// Throws InvalidArgumentError for a size below 1.
+  /// Throws InvalidArgumentError for a size below 1, and for a dropout rate outside [0, 1).
   RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {},
       Nonlinearity nonlinearity = Nonlinearity::tanh, Where where = Where::here());
 
@@ -136,7 +136,7 @@ class TAPESTRY_API RNN : public Recurrent {
 /// encoder-decoder", 2014.)
 class TAPESTRY_API GRU : public Recurrent {
  public:
-  /// Throws InvalidArgumentError for a size below 1.
+  /// Throws InvalidArgumentError for a size below 1, and for a dropout rate outside [0, 1).
   GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {}, Where where = Where::here());
 
   /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes or lengths do
@@ -167,7 +167,7 @@ struct PackedLSTMResult {
 /// f, g, o. PyTorch's LSTM. (S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997.)
 class TAPESTRY_API LSTM : public Recurrent {
  public:
-  /// Throws InvalidArgumentError for a size below 1.
+  /// Throws InvalidArgumentError for a size below 1, and for a dropout rate outside [0, 1).
   LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {}, Where where = Where::here());
 
   /// Starts from a state, or from zeros. Throws InvalidArgumentError when sizes or lengths do not fit.

@@ -18,7 +18,8 @@ concept OneToOne = std::derived_from<M, Module> && requires(const M& module, con
   { module(x) } -> std::convertible_to<Tensor>;
 };
 
-/// A function from one tensor to one tensor: a lambda, or an op such as `tp::relu`, whose last argument is a name.
+/// A function from one tensor to one tensor: a lambda, or an op such as `tp::relu`, whose last argument is a name. Ops
+/// with options, such as `tp::gelu` or `tp::softmax`, are layers of their own, `GELU` and `Softmax`.
 template <class F>
 concept TensorToTensor = requires(const F& f, const Tensor& x) {
   { f(x) } -> std::convertible_to<Tensor>;

@@ -33,9 +33,9 @@ class TAPESTRY_API ExponentialMovingAverage {
   void update(Where where = Where::here());
   /// The average of a Variable. Throws NotFoundError for a Variable that is not averaged.
   Tensor average(const Variable& variable, Where where = Where::here()) const;
-  /// Exchanges the values of the Variables and their averages. The next call undoes this. It does not become part of a
-  /// trace.
-  void exchange();
+  /// Exchanges the values of the Variables and their averages. The next call undoes this. It can be part of a trace,
+  /// but it is no node of a graph that is built by hand.
+  void exchange(Where where = Where::here());
 
   /// The averages by the names of the Variables, for checkpoints. The second Variable of the name "w" is "w#2".
   StateDict state_dict() const;

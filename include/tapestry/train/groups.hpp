@@ -33,6 +33,7 @@ class TAPESTRY_API ParameterGroups {
   /// @}
 
   /// Makes one step, in eager code or in a trace, and returns the loss before the step. `global_step` counts once.
+  /// Variables that are frozen by now stay as they are.
   /// Throws InvalidArgumentError when the loss depends on no Variable of some group; then nothing has changed.
   Tensor minimize(const Optimizer::Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
   /// Makes a step with the gradients of `variables()`, in their order. A group whose gradients are all empty makes no

@@ -79,8 +79,8 @@ struct CosineDecayOptions {
 };
 
 /// initial_rate * ((1 - alpha) * (1 + cos(pi * min(step / decay_steps, 1))) / 2 + alpha): half a cosine wave, then
-/// constant. TensorFlow's CosineDecay, PyTorch's CosineAnnealingLR. (I. Loshchilov, F. Hutter, "SGDR: Stochastic
-/// gradient descent with warm restarts", 2017.)
+/// constant. TensorFlow's CosineDecay; PyTorch's CosineAnnealingLR rises again behind its T_max. (I. Loshchilov, F.
+/// Hutter, "SGDR: Stochastic gradient descent with warm restarts", 2017.)
 class TAPESTRY_API CosineDecay {
  public:
   /// `decay_steps` must be positive, and alpha in [0, 1].
