@@ -261,6 +261,7 @@ void GraphState::shrink_to(std::size_t size) {
   std::erase_if(constants_, [&](const auto& each) { return is_gone(each.second.second); });
   for (GraphVariable& each : variables_)
     if (is_gone(each.value)) each.value = Tensor();
+  if (captures) std::erase_if(captures->list, [&](const Captures::Capture& each) { return is_gone(each.inside); });
   for (std::size_t i = size; i < indexed_; ++i) by_name_.erase(nodes_[i]->name());
   indexed_ = std::min(indexed_, size);
   nodes_.resize(size);
