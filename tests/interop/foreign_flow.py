@@ -148,8 +148,9 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "second_order_loop, functions, resource", "branches_in_nested_loops, functions, resource",
                    "second_order, frames, resource", "branch_in_branch_in_loop, frames, reference",
                    "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference",
-                   "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource")
-GOLDEN_IDIOMS = ("reads behind updates, reference",)
+                   "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource",
+                   "by_size, frames, resource")
+GOLDEN_IDIOMS = ("reads behind updates, reference", "masked cross-entropy, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
              grows_by_others, grows_of_any_rank, written_elsewhere, lengthened, differentiated)
@@ -216,7 +217,7 @@ def write_golden_cases(folder):
         import foreign_idioms  # which uses this module
         write_functions(pathlib.Path(all_cases))
         write_training(pathlib.Path(all_cases))
-        foreign_idioms.write(pathlib.Path(all_cases), [foreign_idioms.other_programs])
+        foreign_idioms.write(pathlib.Path(all_cases), [foreign_idioms.loss_programs, foreign_idioms.other_programs])
         folder.mkdir(exist_ok=True)
         for name in GOLDEN + GOLDEN_TRAINING + GOLDEN_IDIOMS:
             for ending in (".pb", ".steps.pb"):
@@ -291,6 +292,13 @@ def losses():
         return tf.reduce_mean(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.while_loop(
             lambda i, s: i < 3, lambda i, s: (i + 1, tf.sin(s * w)), (0, x))[1], lambda: x * w))
 
+    def by_size(x):
+        """Branches that read a Variable, chosen by sizes."""
+        w = variable("w", 6)
+        many = tf.cond(tf.shape(x)[0] > 3, lambda: tf.tanh(x * w), lambda: x * 2 * w)
+        return tf.reduce_mean(many) + tf.reduce_mean(
+            tf.cond(tf.equal(tf.size(x), 7), lambda: tf.exp(w), lambda: tf.sin(w) * tf.reduce_sum(x)))
+
     def map_in_loop(x):
         w = variable("w", 6)
         return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (
@@ -339,7 +347,7 @@ def losses():
 
     return {each.__name__: each for each in (
         recurrent, branch, both, scan, nested, in_branch, map_in_loop, unused_array, until, read_and_written, rows_of_table,
-        folded_back, branch_in_map, scan_and_map, two_loops, arrays, decoded,
+        folded_back, by_size, branch_in_map, scan_and_map, two_loops, arrays, decoded,
         looked_up)}
 
 

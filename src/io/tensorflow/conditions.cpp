@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
 namespace tapestry::io {
 namespace {
@@ -31,6 +32,13 @@ std::optional<std::size_t> predicate_between(const std::vector<Conditions::Conte
 bool is_case_switch(const NodeDef& node) { return node.op == "_SwitchN"; }
 bool is_switch_of_condition(const NodeDef& node) {
   return node.op == "Switch" || node.op == "RefSwitch" || is_case_switch(node);
+}
+
+/// Whether a Switch passes on a Variable.
+bool passes_variable(const NodeDef& node) {
+  const auto type = node.attrs.find("T");
+  const auto* code = type == node.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
+  return node.op == "RefSwitch" || (node.op == "Switch" && code && *code == resource_type);
 }
 
 void refuse_condition(const NodeDef& node, std::string_view problem) {
@@ -103,21 +111,20 @@ bool Conditions::sort() {
   return true;
 }
 
-/// Whether a condition passes on a Variable, so that operations that change it may be in a branch. They must run only
-/// if it is taken.
-bool Conditions::passes_variables() const {
-  return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const NodeDef& each) {
-    const auto type = each.attrs.find("T");
-    const auto* code = type == each.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
-    return each.op == "RefSwitch" || (each.op == "Switch" && code && *code == resource_type);
-  });
-}
-
-/// Finds the Switches whose predicates do not follow from constants. Unless conditions pass on Variables, a placeholder
-/// with a default is one, as the value that is fed instead is known before the graph runs.
+/// Finds the Switches whose predicates do not follow from constants or from sizes, which choose a branch before the
+/// graph runs. Where a condition passes on a Variable, they do not: operations in its branches may change the
+/// Variable, and must run only if the branch is taken. If there is such a condition, a placeholder with a default is no
+/// constant, either.
 bool Conditions::find_switches() {
+  std::vector<std::size_t> switches;
+  std::unordered_set<std::size_t> passing;  // predicates
+  for (const std::size_t i : order_) {
+    if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2) continue;
+    if (edges_[i][0].is_control || edges_[i][1].is_control) continue;
+    switches.push_back(i);
+    if (passes_variable(def(i))) passing.insert(number_of_predicate(edges_[i][1]));
+  }
   std::vector<char> depends(graph_.nodes.size());
-  const bool passes = passes_variables();
   for (const std::size_t i : order_) {
     const std::string& op = def(i).op;
     if (op == "Shape" || op == "ShapeN" || op == "Rank" || op == "Size") continue;
@@ -127,14 +134,14 @@ bool Conditions::find_switches() {
       has_inputs = true;
       if (depends[each.node]) depends[i] = 1;
     }
-    if ((!has_inputs && op != "Const") || (passes && op == "PlaceholderWithDefault")) depends[i] = 1;
+    if ((!has_inputs && op != "Const") || (!passing.empty() && op == "PlaceholderWithDefault")) depends[i] = 1;
   }
-  for (const std::size_t i : order_) {
-    if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2) continue;
-    if (edges_[i][0].is_control || edges_[i][1].is_control) continue;
-    if (!depends[edges_[i][1].node]) continue;
-    predicate_of_switch_[i] = number_of_predicate(edges_[i][1]);
-    switches_.insert_or_assign(*predicate_of_switch_[i], i);
+  for (const std::size_t i : switches) {
+    const Edge& predicate = edges_[i][1];
+    const std::size_t number = number_of_predicate(predicate);
+    if (!depends[predicate.node] && !passing.contains(number)) continue;
+    predicate_of_switch_[i] = number;
+    switches_.insert_or_assign(number, i);
   }
   return !switches_.empty();
 }

@@ -63,7 +63,6 @@ class Conditions {
   const NodeDef& def(std::size_t i) const { return graph_.nodes[i]; }
   bool find_edges();
   bool sort();
-  bool passes_variables() const;
   bool find_switches();
   std::size_t number_of_predicate(Edge edge);
   void find_context(std::size_t i);

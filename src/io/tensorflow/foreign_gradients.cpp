@@ -99,6 +99,17 @@ Tensors read_mirror_pad_gradient(const ForeignNode& n) {
   });
 }
 
+/// The second output is the gradient with respect to the logits. TensorFlow takes for granted that each row of labels
+/// sums to 1, and so do the programs that mask rows with zeros. What this library writes has its own gradient.
+Tensors read_cross_entropy(const ForeignNode& n) {
+  require_one_type(n);
+  return n.composed([&]() -> Tensors {
+    const Tensor &logits = n.in(0), &labels = n.in(1);
+    return {softmax_cross_entropy(labels, logits), softmax(logits) - labels};
+  });
+}
+bool is_of_others(const NodeDef& node) { return !node.attrs.contains(hint_any_sum); }
+
 }  // namespace
 
 ForeignOps foreign_gradients() {
@@ -130,6 +141,7 @@ ForeignOps foreign_gradients() {
        .read = read_resize_gradient},
       {.name = "RsqrtGrad", .inputs = 2, .read = read_rsqrt_gradient},
       {.name = "SeluGrad", .inputs = 2, .read = read_selu_gradient},
+      {.name = "SoftmaxCrossEntropyWithLogits", .inputs = 2, .applies = is_of_others, .read = read_cross_entropy},
       {.name = "SoftsignGrad", .inputs = 2, .read = read_softsign_gradient},
       {.name = "SqrtGrad", .inputs = 2, .read = read_sqrt_gradient},
   };

@@ -101,7 +101,10 @@ void expand_cross_entropy(NodeWriter& w) {
   const Value classes = w.size(0, w.shape(0).rank() - 1);
   const Value rows = w.op("Pack", {w.number(-1, int64), classes}, {{"N", std::int64_t{2}}, {"axis", std::int64_t{0}}});
   FieldList fields;
-  if (sparse) fields.emplace("Tlabels", code_of(labels.dtype));
+  if (sparse)
+    fields.emplace("Tlabels", code_of(labels.dtype));
+  else
+    fields.emplace(hint_any_sum, true);
   const Value flat = w.op(w.node().type(),
                           {w.reshape(logits, rows), w.reshape(labels, sparse ? w.ints("shape", {-1}) : rows)}, fields);
   const Value loss_shape = w.op("Slice", {full_shape, w.ints("begin", {0}), w.ints("size", {w.shape(0).rank() - 1})},

@@ -176,6 +176,7 @@ std::vector<OpRule> make_rules() {
   bias.fields.push_back(fixed("data_format", nhwc));
   add(bias);
   OpRule entropy = plain("SoftmaxCrossEntropyWithLogits", 2);
+  entropy.fields.push_back(fixed(hint_any_sum, true));
   entropy.is_direct = has_rank_2;
   entropy.expand = expand_cross_entropy;
   add(entropy);
