@@ -75,8 +75,8 @@ RMSNorm::RMSNorm(std::int64_t features, const LayerNormOptions& options, Where w
 std::string RMSNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
 Tensor RMSNorm::forward(const Tensor& x) const {
-  const Tensor wide = widened(with_features(x, weight.shape()[0])),
-               mean = reduce_mean(square(wide), -1, {.keep_dims = true});
+  const Tensor wide = widened(with_features(x, weight.shape()[0]));
+  const Tensor mean = reduce_mean(square(wide), -1, {.keep_dims = true});
   const Tensor scaled = wide * rsqrt(mean + options_.epsilon);
   return (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight;
 }

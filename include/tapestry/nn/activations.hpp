@@ -78,8 +78,8 @@ class TAPESTRY_API Softplus : public Layer {
 class TAPESTRY_API GELU : public Layer {
  public:
   /// `approximate` selects the form with tanh.
-  template <std::same_as<bool> Bool = bool>  // a text would be true
-  explicit GELU(Bool approximate = false) : approximate_(approximate) {}
+  explicit GELU(bool approximate = false) : approximate_(approximate) {}
+  explicit GELU(const char* approximate) = delete;  // a text would be true
   TAPESTRY_FIELDS()
 
  private:

@@ -210,8 +210,9 @@ class TAPESTRY_API Module {
   /// @{
   void freeze(bool on = true, Where where = Where::here());
   void unfreeze(Where where = Where::here()) { freeze(false, where); }
-  void freeze(const char* name) = delete;  // a text would be true; a part is frozen by its member's freeze()
-                                           /// @}
+  // A text would be `on`. A part is frozen by its own function: net.body.freeze().
+  void freeze(const char* name) = delete;
+  /// @}
 
  protected:
   Module() = default;
