@@ -148,6 +148,33 @@ TEST_CASE("gradients of nodes are the slopes of their results") {
   }
 }
 
+TEST_CASE("of several equal sums in a window of Dilation2D the first one has the gradient") {
+  io::GraphDef def;
+  for (const char* name : {"x", "filter"})
+    def.nodes.push_back(
+        {.name = name,
+         .op = "Placeholder",
+         .attrs = {{"dtype", io::code_of(float32)}, {"shape", name[0] == 'x' ? Shape{-1, 2, 3, 1} : Shape{2, 2, 1}}}});
+  const io::ListDef ones{.ints = {1, 1, 1, 1}};
+  def.nodes.push_back(
+      {.name = "y",
+       .op = "Dilation2D",
+       .inputs = {"x", "filter"},
+       .attrs = {{"T", io::code_of(float32)}, {"strides", ones}, {"rates", ones}, {"padding", std::string("VALID")}}});
+  const Graph graph = Graph::from_graph_def(io::encode(def));
+  const std::vector<Tensor> found = [&] {
+    const auto scope = graph.as_default();
+    return gradients(graph.get_tensor_by_name("y:0"),
+                     {graph.get_tensor_by_name("x:0"), graph.get_tensor_by_name("filter:0")});
+  }();
+  const Session session(graph);
+  const Feeds feeds{{"x:0", reshape(tensor({0.F, 1.F, 0.F, 0.F, 1.F, 0.F}), {1, 2, 3, 1})},
+                    {"filter:0", zeros({2, 2, 1})}};
+  check_same(session.run("y:0", feeds), ones_like(zeros({1, 1, 2, 1})));
+  check_same(session.run(found[0], feeds), reshape(tensor({0.F, 2.F, 0.F, 0.F, 0.F, 0.F}), {1, 2, 3, 1}));
+  check_same(session.run(found[1], feeds), reshape(tensor({1.F, 1.F, 0.F, 0.F}), {2, 2, 1}));
+}
+
 TEST_CASE("a type that an op lacks, and a Variable without a shape, harm only what needs them") {
   io::GraphDef def;
   def.nodes.push_back({.name = "x", .op = "Placeholder"});

@@ -22,7 +22,8 @@ def selections(x, image, ids, k):
             *tf.dynamic_partition(x, ids, 3), tf.math.top_k(x, k).indices, tf.sort(x, 1, "DESCENDING"), tf.argsort(x),
             tf.repeat(x, ids, axis=0), tf.sparse.to_dense(tf.sparse.from_dense(tf.where(x > 0, x, tf.zeros_like(x)))),
             tf.sequence_mask(ids, k), tf.one_hot(ids, k), tf.range(k), x[:k], x[k:, ::2],tf.reshape(x, tf.stack([-1, k - k + 2])),
-            tf.tile(x, [1, k]), tf.fill([k, 2], 1.5), tf.linspace(0.0, 1.0, k + 1), tf.eye(k), tf.roll(x, k, 1))
+            tf.tile(x, [1, k]), tf.fill([k, 2], 1.5), tf.linspace(0.0, 1.0, k + 1), tf.eye(k), tf.roll(x, k, 1),
+            tf.roll(x, [k, 1], [0, 1]), tf.roll(image, [1, -2], [1, 2]), tf.signal.fftshift(x), tf.signal.ifftshift(image, [1, 2]))
 
 
 def detections(x, image, ids, k):
@@ -60,7 +61,9 @@ def algebra(x, image, ids, k):
             tf.linalg.trace(m), tf.linalg.norm(x, axis=1), tf.linalg.diag(x), tf.linalg.band_part(m, 1, 0), tf.abs(tf.linalg.qr(m)[1]),
             tf.linalg.svd(m, compute_uv=False), tf.linalg.eigvalsh(m), tf.linalg.triangular_solve(m, tf.transpose(x)),
             tf.linalg.matvec(m, x), tf.linalg.slogdet(m)[1], tf.linalg.expm(m * 0.1), tf.linalg.lstsq(m, tf.transpose(x)),
-            tf.einsum("ni,ij->nj", x, m), tf.tensordot(x, m, [[1], [0]]), tf.linalg.matrix_transpose(x), tf.linalg.pinv(m))
+            tf.einsum("ni,ij->nj", x, m), tf.tensordot(x, m, [[1], [0]]), tf.linalg.matrix_transpose(x), tf.linalg.pinv(m),
+            tf.linalg.diag(x, k=1), tf.linalg.diag(x, k=-2, padding_value=2.0), tf.linalg.diag_part(m, k=(-1, 2), align="LEFT_RIGHT"),
+            tf.linalg.set_diag(m, x[0, 1:], k=1), tf.linalg.tensor_diag_part(m), tf.matmul(x, m, a_is_sparse=True))
 
 
 def numbers(x, image, ids, k):
@@ -107,7 +110,14 @@ def decodings(x, image, ids, k):
             tf.reverse_sequence(logits, lengths, 1), tf.math.argmax(logits, -1))
 
 
-FUNCTIONS = (selections, detections, pictures, similarity, algebra, numbers, waves, quantized, ragged, random_checks, decodings)
+def special(x, image, ids, k):
+    s, y = tf.math.special, tf.abs(x) + 0.1
+    return (s.bessel_j0(x), s.bessel_j1(x), s.bessel_k0(y), s.bessel_k1(y), s.bessel_k0e(y), s.bessel_k1e(y), s.bessel_y0(y),
+            s.bessel_y1(y), s.dawsn(x), s.expint(y), s.spence(y), tf.math.igammac(y, y * y), tf.math.polygamma(tf.cast(k, tf.float32), y),
+            tf.quantization.quantize_and_dequantize_v2(x, -1.0, 1.5, range_given=True, num_bits=6))
+
+
+FUNCTIONS = (selections, detections, pictures, similarity, algebra, numbers, waves, quantized, ragged, random_checks, decodings, special)
 
 
 def write(folder):

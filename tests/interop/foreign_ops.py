@@ -84,6 +84,13 @@ def elementwise():
     yield Case("FakeQuantWithMinMaxArgs", wide, narrow_range=True, smooth=False)
     yield Case("FakeQuantWithMinMaxVars", wide, Fed(-1.3), Fed(4.2), num_bits=5, smooth=False)
     yield Case("FakeQuantWithMinMaxVarsPerChannel", wide, Fed(-np.arange(9) / 3), Fed(np.arange(1, 10) / 2), smooth=False)
+    ends, by_channel = (Fed(-3), Fed(5)), (Fed(-np.arange(1, 10) / 3), Fed(np.arange(1, 10) / 2))
+    for given in (True, False):
+        for options in ({}, {"signed_input": False}, {"narrow_range": True, "round_mode": "HALF_UP"}):
+            yield Case("QuantizeAndDequantizeV2", wide, *ends, num_bits=4, range_given=given, smooth=False, **options)
+        yield Case("QuantizeAndDequantizeV3", wide, *by_channel, np.int32(5), range_given=given, axis=1, smooth=False)
+    yield Case("QuantizeAndDequantizeV4", wide, *ends, range_given=True, smooth=False)
+    yield Case("QuantizeAndDequantizeV4Grad", points(9, 4, 9), wide, *ends, smooth=False)
     scores = points(6, 3, 5)
     yield Case("InTopK", scores, Fed([1, 4, 0], np.int32), k=2)
     yield Case("InTopKV2", scores, Fed([1, 4, 0], np.int64), np.int64(3))
@@ -211,6 +218,8 @@ def arrays():
         for each in flags:
             yield Case(op, points(58, 3, 4), np.int32(-1), **each)
     yield Case("Reverse", points(58, 3, 4), [False, True])
+    yield Case("Roll", points(58, 3, 4), np.int32(1), np.int32(-1))
+    yield Case("Roll", points(50, 2, 6, 4, 1), [1, -2, 5], np.int64([-2, 1, 2]))
     yield Case("ReverseSequence", points(59, 3, 4, 2), Fed([4, 0, 3], np.int64), seq_dim=1, batch_dim=0)
     yield Case("ReverseSequence", points(59, 4, 2, 3), Fed([2, 4, 1], np.int32), seq_dim=0, batch_dim=2)
     places, updates = Fed([[2], [0], [2]], np.int32), points(60, 3, 2)
@@ -229,6 +238,18 @@ def arrays():
         yield Case(op, points(66, 2, 3, 4), np.int32(0), np.float32(0))
     for op in ("MatrixSetDiagV2", "MatrixSetDiagV3"):
         yield Case(op, points(66, 2, 3, 4), points(67, 2, 3), np.int32(0))
+    # Diagonals beside the main one, alone and as bands.
+    yield Case("MatrixDiagV3", points(241, 2, 3), [1], np.int32(-1), np.int32(-1), np.float32(0))
+    yield Case("MatrixDiagV3", points(241, 2, 3), [-2], np.int32(5), np.int32(4), Fed(0.5))
+    yield Case("MatrixDiagV3", points(241, 2, 3), [0], np.int32(3), np.int32(5), np.float32(2))
+    yield Case("MatrixDiagV2", points(242, 2, 3, 3), [-1, 1], np.int32(-1), np.int32(-1), np.float32(7))
+    for align in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"):
+        yield Case("MatrixDiagV3", points(242, 2, 3, 3), [-1, 1], np.int32(3), np.int32(4), np.float32(7), align=align)
+        yield Case("MatrixDiagPartV3", points(243, 2, 3, 4), [-2, 1], np.float32(9), align=align)
+        yield Case("MatrixSetDiagV3", points(243, 2, 3, 4), points(244, 2, 3, 3), [-1, 1], align=align)
+    yield Case("MatrixDiagPartV2", points(243, 2, 3, 4), [2, 3], np.float32(9))
+    yield Case("MatrixDiagPartV3", points(243, 2, 3, 4), np.int32(-1), np.float32(9))
+    yield Case("MatrixSetDiagV2", points(243, 2, 3, 4), points(244, 2, 2), np.int32(2))
     yield Case("MatrixBandPart", points(66, 2, 3, 4), np.int64(1), np.int64(0))
     yield Case("Diag", points(68, 3))
     yield Case("DiagPart", points(68, 3, 3))
@@ -317,6 +338,25 @@ def special():
     for op in ("BesselI0", "BesselI0e", "BesselI1", "BesselI1e"):
         yield Case(op, points(124, 4, 4, low=-4, high=4))
         yield Case(op, Fed([-30, -12.5, 11.9, 25] if op.endswith("e") else [-5.5, 5.5, 7, 9]), smooth=False)
+    for op in ("BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e", "BesselY0", "BesselY1"):
+        yield Case(op, points(251, 4, 4, low=0.4, high=9))
+        yield Case(op, Fed([[24.9, 25.1], [40, 70]]), smooth=False)
+    yield Case("Dawsn", points(252, 4, 4, low=-4, high=4))
+    yield Case("Dawsn", Fed([0, 12, -90]))
+    yield Case("Expint", points(253, 4, 4, low=0.2, high=4))
+    yield Case("Expint", Fed([-1, 15, 39.9, 40.1, 60], np.float64))
+    yield Case("Spence", points(254, 4, 4, low=0.1, high=5))
+    yield Case("Spence", Fed([0, 1e-3, 1, 70]), smooth=False)
+    shape, bound = points(255, 3, 4, low=0.3, high=6), points(256, 3, 4, low=0.2, high=7)
+    for op in ("Igamma", "Igammac"):
+        yield Case(op, shape, bound)
+        yield Case(op, Fed([[0.01], [90], [-1]]), Fed([0, 1e-3, 80, 110]), smooth=False)
+    yield Case("IgammaGradA", shape, bound, smooth=False)
+    yield Case("Betainc", shape, points(257, 3, 4, low=0.3, high=6), points(258, 3, 4, low=0.05, high=0.95))
+    yield Case("Betainc", Fed([90, 0.1, 2, 2]), Fed([70, 0.2, 3, 3]), Fed([0.5, 0.9, 0, 1]), smooth=False)
+    yield Case("Zeta", points(259, 3, 4, low=2, high=6), points(260, 3, 4, low=0.5, high=5))
+    yield Case("Zeta", Fed([1, 0.5, 2, 40]), Fed([2, 2, -1, 3]), smooth=False)
+    yield Case("Polygamma", Fed([[0], [1], [3]]), points(261, 3, 4, low=0.5, high=5), smooth=False)
     for dtype, low, high in ((np.int32, -2**31, 2**31 - 1), (np.int64, -2**63, 2**63 - 1), (np.uint8, 0, 255)):
         a, b = Fed([[low, high, 0], [5, 12, 77]], dtype), Fed([[high, 6, 3], [1, 10, 77]], dtype)
         for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
@@ -424,6 +464,13 @@ def sampled():
             yield Case(op, image, small, points(195, *result), smooth=False, **options)
 
 
+    # Many places of each window have the largest sum: the first of them has the whole gradient.
+    image, flat = Fed(np.random.RandomState(247).randint(-1, 2, (2, 5, 4, 2))), Fed(np.zeros((2, 3, 2)))
+    options = dict(strides=[1, 1, 2, 1], rates=[1, 2, 1, 1], padding="SAME")
+    for op in ("Dilation2DBackpropInput", "Dilation2DBackpropFilter"):
+        yield Case(op, image, flat, points(248, 2, 5, 2, 2), smooth=False, **options)
+
+
 def projected():
     image = points(201, 2, 5, 7, 2)
     turns = np.float32([[0.9, -0.3, 1.2, 0.25, 1.1, -0.7, 0.01, 0], [2.1, 0.4, -3.3, -0.6, 1.9, 4.2, 0, -0.02]])
@@ -481,6 +528,9 @@ def options():
     yield Case("MatrixInverse", Fed(square), adjoint=True)
     yield Case("Diag", points(215, 2, 3))
     yield Case("DiagPart", points(216, 2, 3, 2, 3))
+    a, b = points(245, 3, 4), points(246, 4, 2)
+    yield Case("SparseMatMul", a, b, a_is_sparse=True)
+    yield Case("SparseMatMul", Fed(a.value.T), Fed(b.value.T), transpose_a=True, transpose_b=True, b_is_sparse=True)
     yield Case("ParallelConcat", (points(217, 1, 3), points(218, 1, 3)), shape=[2, 3])
     yield Case("SparseTensorDenseAdd", Fed([[0, 2], [1, 1]], np.int64), points(219, 2), np.int64([2, 3]), points(220, 2, 3))
 

@@ -233,6 +233,19 @@ Tensors read_reverse(const ForeignNode& n) {
   return {flip(n.in(0), axes, n.name())};
 }
 
+/// By one axis, as a node of ours, or by several, one of which may come again.
+Tensors read_roll(const ForeignNode& n) {
+  const std::vector<std::int64_t> shifts = n.numbers(1), axes = n.numbers(2);
+  if (shifts.size() != axes.size())
+    n.node.refuse(detail::join("it has ", shifts.size(), " shifts for ", axes.size(), " axes"));
+  if (axes.size() == 1) return {roll(n.in(0), shifts[0], axes[0], n.name())};
+  return n.composed([&] {
+    Tensor x = n.in(0);
+    for (std::size_t i = 0; i < axes.size(); ++i) x = roll(x, shifts[i], axes[i]);
+    return x;
+  });
+}
+
 /// Reverses the first elements of each sequence of a batch.
 Tensors read_reverse_sequence(const ForeignNode& n) {
   const Tensor &x = n.in(0), &lengths = n.in(1);
@@ -301,6 +314,7 @@ ForeignOps foreign_arrays() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0)},
        .read = read_reverse_sequence},
+      {.name = "Roll", .inputs = 3, .values = {1, 2}, .specs = specs_like_first, .read = read_roll},
       {.name = "ScatterNd", .inputs = 3, .values = {2}, .read = read_scatter},
       {.name = "ScatterNdNonAliasingAdd", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
       {.name = "SpaceToBatch",

@@ -1,6 +1,7 @@
 // Functions of each element, and sums.
 
 #include <algorithm>
+#include <cmath>
 
 #include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -185,6 +186,61 @@ Tensors read_fake_quantization_gradient(const ForeignNode& n) {
   });
 }
 
+/// Multiplies by the largest scale that keeps the range within whole numbers of some bits, rounds and divides again.
+/// The gradient of -V4 passes within the range that is given, and those of the others everywhere.
+Tensors read_quantization_and_back(const ForeignNode& n) {
+  for (const std::size_t i : {1, 2})
+    if (n.in(i).dtype() != n.in(0).dtype()) n.node.refuse("its inputs have several types");
+  const Tensor& x = n.in(0);
+  const std::string& op = n.node.def().op;
+  const bool has_sign = n.node.attr_or<bool>("signed_input", true),
+             narrow = n.node.attr_or<bool>("narrow_range", false);
+  const bool given = n.node.attr_or<bool>("range_given", n.inputs.size() > 3);
+  const auto mode = n.node.attr_or<std::string>("round_mode", "HALF_TO_EVEN");
+  const std::int64_t bits = n.inputs.size() > 3 ? n.number(3) : n.node.attr_or<std::int64_t>("num_bits", 8);
+  const auto axis = n.node.attr_or<std::int64_t>("axis", -1);
+  if (bits < 2 || bits > 62) n.node.refuse(detail::join("it has ", bits, " bits"));
+  if (mode != "HALF_TO_EVEN" && mode != "HALF_UP") n.node.refuse("its mode is " + mode);
+  const double half = std::ldexp(1.0, static_cast<int>(bits) - 1);
+  const double first = !has_sign ? 0 : narrow ? 1 - half : -half, last = has_sign ? half - 1 : 2 * half - 1;
+  const double largest = x.dtype() == float16 ? 65504 : 3e38;
+  Shape by_channel;
+  std::vector<std::int64_t> others;
+  for (int i = 0; i < x.shape().rank(); ++i) {
+    if (axis != i) others.push_back(i);
+    if (axis >= 0) by_channel.push_back(axis == i ? -1 : 1);
+  }
+  if (axis < -1 || axis >= x.shape().rank()) n.node.refuse(detail::join("its axis is ", axis));
+  return n.composed([&] {
+    const Tensor given_low = reshape(n.in(1), by_channel), given_high = reshape(n.in(2), by_channel);
+    const ReduceOptions kept{.keep_dims = axis >= 0};
+    const Tensor still = stop_gradient(x), low = given ? stop_gradient(given_low) : reduce_min(still, others, kept),
+                 high = given ? stop_gradient(given_high) : reduce_max(still, others, kept);
+    const Tensor from_low = where(first * low > 0, first / low, largest),
+                 from_high = where(last * high > 0, last / high, largest), by_low = from_low < from_high;
+    const Tensor step = where(by_low, first == 0 ? low : low / first, high / last);
+    // One end of the range moves.
+    const Tensor inside =
+        given ? maximum(minimum(still, where(by_low, last * step, high)), where(by_low, low, first * step)) : still;
+    const Tensor scaled = inside * where(by_low, from_low, from_high);
+    const Tensor result = (mode == "HALF_UP" ? floor(scaled + 0.5) : round(scaled)) * step;
+    const Tensor passed = op.ends_with("V4") ? where((x >= given_low) & (x <= given_high), x, 0) : x;
+    return result + (passed - stop_gradient(passed));
+  });
+}
+
+/// Of -V4, by the input, and by the ends of the range 0.
+Tensors read_quantization_gradient(const ForeignNode& n) {
+  require_one_type(n);
+  const auto axis = n.node.attr_or<std::int64_t>("axis", -1);
+  Shape by_channel;
+  for (int i = 0; axis >= 0 && i < n.in(1).shape().rank(); ++i) by_channel.push_back(axis == i ? -1 : 1);
+  return n.composed([&]() -> Tensors {
+    const Tensor is_inside = (n.in(1) >= reshape(n.in(2), by_channel)) & (n.in(1) <= reshape(n.in(3), by_channel));
+    return {where(is_inside, n.in(0), 0), zeros_like(n.in(2)), zeros_like(n.in(3))};
+  });
+}
+
 // ---- Classes --------------------------------------------------------------------------------------------------------
 
 /// Whether fewer than k classes have a higher score than the target.
@@ -294,6 +350,27 @@ ForeignOps foreign_math() {
       {.name = "Select", .inputs = 3, .lacks_sizes = lacks_rank, .read = read_select},
       {.name = "Selu", .inputs = 1, .read = read_selu},
       {.name = "Softsign", .inputs = 1, .read = read_softsign},
+      {.name = "QuantizeAndDequantizeV2",
+       .inputs = 3,
+       .lacks_sizes = lacks_rank,
+       .specs = specs_like_first,
+       .read = read_quantization_and_back},
+      {.name = "QuantizeAndDequantizeV3",
+       .inputs = 4,
+       .values = {3},
+       .lacks_sizes = lacks_rank,
+       .specs = specs_like_first,
+       .read = read_quantization_and_back},
+      {.name = "QuantizeAndDequantizeV4",
+       .inputs = 3,
+       .lacks_sizes = lacks_rank,
+       .specs = specs_like_first,
+       .read = read_quantization_and_back},
+      {.name = "QuantizeAndDequantizeV4Grad",
+       .inputs = 4,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), like(2), like(3)},
+       .read = read_quantization_gradient},
       {.name = "TopK", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0), typed(int32)}, .read = read_top},
       {.name = "TopKV2",
        .inputs = 2,

@@ -1,4 +1,4 @@
-// Diagonals, of the ops with several of which only the main one is read, and options of ops of matrices that ours lack.
+// Diagonals, and options of ops of matrices that ours lack.
 
 #include <algorithm>
 #include <utility>
@@ -8,10 +8,9 @@
 namespace tapestry::io {
 namespace {
 
-/// Throws unless an input, the number of the diagonal, is 0.
-void require_main(const ForeignNode& n, std::size_t input) {
-  for (const std::int64_t each : n.numbers(input))
-    if (each != 0) lack(n, "diagonals other than the main one");
+/// Throws unless another input has the type of the first one.
+void require_one_type_of(const ForeignNode& n, std::size_t input) {
+  if (n.in(0).dtype() != n.in(input).dtype()) n.node.refuse("its inputs have several types");
 }
 
 /// Whether sizes are not known of a tensor that is no list, or whose diagonal is none.
@@ -42,32 +41,160 @@ Tensors read_whole_diagonal_part(const ForeignNode& n) {
   return n.composed([&] { return reshape(diag_part(reshape(n.in(0), {first.size(), first.size()})), first); });
 }
 
-/// [..., n] as the diagonals of [..., n, n].
-Tensors read_diagonal(const ForeignNode& n) {
-  if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
-  if (n.inputs.size() > 1) {
-    require_main(n, 1);
-    for (const std::size_t each : {2, 3})
-      if (const std::int64_t size = n.number(each); size != -1 && size != n.in(0).shape().sizes().back())
-        lack(n, "matrices that are not square");
+// ---- Diagonals of matrices ------------------------------------------------------------------------------------------
+
+/// The diagonals of a matrix from the number `lower` to `upper`, numbers above 0 being above the main one. They are
+/// listed as the rows of a matrix, the uppermost first, which the longest of them fill.
+struct Band {
+  std::int64_t lower, upper, rows = 0, columns = 0;
+  bool left_above = true, left_below = true;  ///< whether shorter rows begin at the left
+
+  bool is_main() const { return lower == 0 && upper == 0; }
+  std::int64_t count() const { return upper - lower + 1; }
+  std::int64_t length(std::int64_t diagonal) const {
+    return std::min(rows + std::min<std::int64_t>(diagonal, 0), columns - std::max<std::int64_t>(diagonal, 0));
   }
-  return n.composed([&] {
-    const Tensor x = n.in(0), none = zeros_like(x);
-    Tensor border = expand_dims(none, -1) + expand_dims(none, -2);
-    if (n.inputs.size() > 4) border = border + n.in(4);
-    return set_diag(border, x);
-  });
+  std::int64_t longest() const {
+    return std::min(rows + std::min<std::int64_t>(upper, 0), columns - std::max<std::int64_t>(lower, 0));
+  }
+  /// The place in the list of an element of the matrix, -1 for one of no diagonal.
+  std::int64_t place(std::int64_t row, std::int64_t column) const {
+    const std::int64_t diagonal = column - row;
+    if (diagonal < lower || diagonal > upper) return -1;
+    const bool left = (diagonal >= 0 && left_above) || (diagonal <= 0 && left_below);
+    return (upper - diagonal) * longest() + std::min(row, column) + (left ? 0 : longest() - length(diagonal));
+  }
+};
+
+/// The number of the input that tells the diagonals.
+std::size_t input_of_band(const NodeReader& reader) { return reader.def().op.starts_with("MatrixSetDiag") ? 2 : 1; }
+
+/// The diagonals of a node, in matrices of unknown size.
+Band band_of(const NodeReader& reader) {
+  const std::size_t input = input_of_band(reader);
+  if (reader.input_count() <= input) return {0, 0};
+  const Tensor value = reader.constant(input);
+  if ((value.dtype() != int32 && value.dtype() != int64) || value.rank() > 1 || value.size() < 1 || value.size() > 2)
+    reader.refuse("its diagonals are not one or two whole numbers");
+  const std::vector<std::int64_t> ends = reader.listed(value);
+  if (ends.front() > ends.back() || ends.front() < -most_numbers || ends.back() > most_numbers)
+    reader.refuse(detail::join("it has the diagonals from ", ends.front(), " to ", ends.back()));
+  Band band{ends.front(), ends.back()};
+  const bool is_new = reader.def().op.ends_with("V3");
+  const auto align = reader.attr_or<std::string>("align", is_new ? "RIGHT_LEFT" : "LEFT_LEFT");
+  if (align.find('_') == std::string::npos) reader.refuse("its 'align' is " + align);
+  band.left_above = align.starts_with("LEFT");
+  band.left_below = align.ends_with("LEFT");
+  return band;
+}
+
+/// Sets the size of the matrices.
+void set_size(const ForeignNode& n, Band& band, std::int64_t rows, std::int64_t columns) {
+  band.rows = rows;
+  band.columns = columns;
+  if (std::max(rows, columns) > most_numbers || product(rows, columns) > most_numbers) lack(n, "matrices of that size");
+  if (rows <= std::max<std::int64_t>(-band.lower, 0) || columns <= std::max<std::int64_t>(band.upper, 0))
+    n.node.refuse(detail::join("its diagonals from ", band.lower, " to ", band.upper, " are not in a matrix of ",
+                               Shape{rows, columns}));
+}
+
+/// Of the sizes of the first input only that of a batch may be unknown, unless all that is used is the main diagonal.
+bool lacks_band_sizes(const NodeReader& reader, const Tensors& inputs) {
+  if (lacks_rank(reader, inputs)) return true;
+  if (reader.input_count() > 1 && !reader.is_constant(input_of_band(reader))) return false;
+  const Band band = band_of(reader);
+  const bool makes = reader.def().op.starts_with("MatrixDiagV");
+  const auto follows = [&](std::size_t i) {
+    return reader.is_constant(i) && reader.listed(reader.constant(i)) == std::vector<std::int64_t>{-1};
+  };
+  if (band.is_main() && (!makes || (follows(2) && follows(3)))) return false;
+  const auto sizes = inputs[0].shape().sizes();
+  const std::size_t inner = makes && band.count() == 1 ? 1 : 2;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] < 0 && (i > 0 || sizes.size() <= inner)) return true;
+  return false;
+}
+
+/// The last two axes as one.
+Tensor with_lists(const Tensor& x) {
+  Shape shape = x.shape();
+  const int rank = shape.rank();
+  const std::int64_t size = product(shape.sizes()[rank - 2], shape.sizes()[rank - 1]);
+  shape.erase(rank - 1);
+  shape.set(rank - 2, size);
+  return reshape(x, shape);
+}
+
+/// The elements of lists at these places, -1 for others.
+Tensor elements_at(const Tensor& lists, const std::vector<std::int64_t>& places, const Shape& shape,
+                   const Tensor& other) {
+  const Tensor from = reshape(vector_of(places, int32), shape);
+  return where(from >= 0, gather(lists, maximum(from, 0), -1), other);
+}
+
+/// Matrices with the diagonals, all else in which is `other`.
+Tensor with_diagonals(const ForeignNode& n, const Tensor& diagonals, const Band& band, const Tensor& other) {
+  const Tensor lists = band.count() == 1 ? diagonals : with_lists(diagonals);
+  if (lists.shape().sizes().back() != band.count() * band.longest())
+    n.node.refuse(detail::join("its diagonals have the shape ", diagonals.shape()));
+  std::vector<std::int64_t> places;
+  for (std::int64_t row = 0; row < band.rows; ++row)
+    for (std::int64_t column = 0; column < band.columns; ++column) places.push_back(band.place(row, column));
+  return elements_at(lists, places, {band.rows, band.columns}, other);
+}
+
+/// [..., n] as the diagonals of [..., n, n], or several.
+Tensors read_diagonal(const ForeignNode& n) {
+  const Tensor& x = n.in(0);
+  Band band = band_of(n.node);
+  if (x.shape().rank() < (band.count() == 1 ? 1 : 2))
+    n.node.refuse(detail::join("its diagonals have the shape ", x.shape()));
+  const std::int64_t size = x.shape().sizes().back();
+  std::int64_t rows = n.inputs.size() > 1 ? n.number(2) : -1, columns = n.inputs.size() > 1 ? n.number(3) : -1;
+  if (band.is_main() && (rows == -1 || rows == size) && (columns == -1 || columns == size))
+    return n.composed([&] {
+      const Tensor none = zeros_like(x);
+      Tensor border = expand_dims(none, -1) + expand_dims(none, -2);
+      if (n.inputs.size() > 4) border = border + n.in(4);
+      return set_diag(border, x);
+    });
+  require_one_type_of(n, 4);
+  const std::int64_t least_rows = size - std::min<std::int64_t>(band.upper, 0),
+                     least_columns = size + std::max<std::int64_t>(band.lower, 0);
+  if (rows == -1 && columns == -1) rows = columns = std::max(least_rows, least_columns);
+  set_size(n, band, rows == -1 ? least_rows : rows, columns == -1 ? least_columns : columns);
+  return n.composed([&] { return with_diagonals(n, x, band, n.in(4)); });
+}
+
+/// The size of the matrices that are the first input.
+void set_size(const ForeignNode& n, Band& band) {
+  const auto sizes = n.in(0).shape().sizes();
+  if (sizes.size() < 2) n.node.refuse(detail::join("its input is no matrix: ", n.in(0).shape()));
+  set_size(n, band, sizes[sizes.size() - 2], sizes.back());
 }
 
 Tensors read_diagonal_part(const ForeignNode& n) {
-  if (n.inputs.size() > 1) require_main(n, 1);
-  return {diag_part(n.in(0), n.name())};
+  Band band = band_of(n.node);
+  if (band.is_main()) return {diag_part(n.in(0), n.name())};
+  require_one_type_of(n, 2);
+  set_size(n, band);
+  std::vector<std::int64_t> places(static_cast<std::size_t>(product(band.count(), band.longest())), -1);
+  for (std::int64_t row = 0; row < band.rows; ++row)
+    for (std::int64_t column = 0; column < band.columns; ++column)
+      if (const std::int64_t place = band.place(row, column); place >= 0) places[place] = row * band.columns + column;
+  Shape shape{band.longest()};
+  if (band.count() > 1) shape = {band.count(), band.longest()};
+  return n.composed([&] { return elements_at(with_lists(n.in(0)), places, shape, n.in(2)); });
 }
 
 Tensors read_set_diagonal(const ForeignNode& n) {
-  require_main(n, 2);
-  if (n.in(0).dtype() != n.in(1).dtype()) n.node.refuse("its inputs have several types");
-  return {set_diag(n.in(0), n.in(1), n.name())};
+  require_one_type_of(n, 1);
+  Band band = band_of(n.node);
+  if (band.is_main()) return {set_diag(n.in(0), n.in(1), n.name())};
+  set_size(n, band);
+  if (n.in(1).shape().rank() != n.in(0).shape().rank() - (band.count() == 1 ? 1 : 0))
+    n.node.refuse(detail::join("its diagonals have the shape ", n.in(1).shape()));
+  return n.composed([&] { return with_diagonals(n, n.in(1), band, n.in(0)); });
 }
 
 /// From the factor L and the gradient by it: the gradient by L L^T.
@@ -78,6 +205,16 @@ Tensors read_cholesky_gradient(const ForeignNode& n) {
     const Tensor factor = band_part(n.in(0), -1, 0);
     const Tensor product = matmul(factor, factor, {.transpose_b = true});
     return gradients_of({product}, [&](const Tensors& x) { return Tensors{cholesky(x[0]) * n.in(1)}; });
+  });
+}
+
+/// A product of matrices many of whose elements are 0.
+Tensors read_product_with_zeros(const ForeignNode& n) {
+  for (const std::size_t i : {0, 1}) require_rank(n, i, 2);
+  return n.composed([&] {
+    return matmul(n.in(0).cast(float32), n.in(1).cast(float32),
+                  {.transpose_a = n.node.attr_or<bool>("transpose_a", false),
+                   .transpose_b = n.node.attr_or<bool>("transpose_b", false)});
   });
 }
 
@@ -187,39 +324,44 @@ ForeignOps foreign_matrices() {
       {.name = "MatrixDiagPartV2",
        .inputs = 3,
        .values = {1},
-       .lacks_sizes = lacks_rank,
+       .lacks_sizes = lacks_band_sizes,
        .outputs = {like(0)},
        .read = read_diagonal_part},
       {.name = "MatrixDiagPartV3",
        .inputs = 3,
        .values = {1},
-       .lacks_sizes = lacks_rank,
+       .lacks_sizes = lacks_band_sizes,
        .outputs = {like(0)},
        .read = read_diagonal_part},
       {.name = "MatrixDiagV2",
        .inputs = 5,
        .values = {1, 2, 3},
-       .lacks_sizes = lacks_rank,
+       .lacks_sizes = lacks_band_sizes,
        .outputs = {like(0)},
        .read = read_diagonal},
       {.name = "MatrixDiagV3",
        .inputs = 5,
        .values = {1, 2, 3},
-       .lacks_sizes = lacks_rank,
+       .lacks_sizes = lacks_band_sizes,
        .outputs = {like(0)},
        .read = read_diagonal},
       {.name = "MatrixSetDiagV2",
        .inputs = 3,
        .values = {2},
-       .lacks_sizes = lacks_rank,
-       .outputs = {like(0)},
+       .lacks_sizes = lacks_band_sizes,
+       .specs = specs_like_first,
        .read = read_set_diagonal},
       {.name = "MatrixSetDiagV3",
        .inputs = 3,
        .values = {2},
-       .lacks_sizes = lacks_rank,
-       .outputs = {like(0)},
+       .lacks_sizes = lacks_band_sizes,
+       .specs = specs_like_first,
        .read = read_set_diagonal},
+      {.name = "SparseMatMul",
+       .inputs = 2,
+       .lacks_sizes = lacks_rank,
+       .outputs = {typed(float32)},
+       .read = read_product_with_zeros},
   };
 }
 

@@ -112,6 +112,8 @@ bool lacks_image_sizes(const NodeReader&, const Tensors& inputs) {
   return shape.rank() != 4 ? !shape.has_rank() : shape.sizes()[1] < 0 || shape.sizes()[2] < 0 || shape.sizes()[3] < 0;
 }
 
+Specs specs_like_first(const NodeReader&, const Tensors& inputs) { return {{inputs[0].dtype(), inputs[0].shape()}}; }
+
 // ---- Checks ---------------------------------------------------------------------------------------------------------
 
 void lack(const ForeignNode& n, std::string_view what) {

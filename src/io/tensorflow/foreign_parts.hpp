@@ -65,6 +65,11 @@ bool lacks_element_sizes(const NodeReader& reader, const Tensors& inputs);
 /// For images: their number does not matter.
 bool lacks_image_sizes(const NodeReader& reader, const Tensors& inputs);
 
+// ---- Outputs (ForeignOp::specs)
+
+/// For one output, which has the type and the shape of the first input.
+Specs specs_like_first(const NodeReader& reader, const Tensors& inputs);
+
 // ---- Checks
 
 [[noreturn]] void lack(const ForeignNode& n, std::string_view what);

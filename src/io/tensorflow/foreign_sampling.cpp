@@ -341,14 +341,16 @@ Tensors read_projection(const ForeignNode& n) {
 
 // ---- Dilation -------------------------------------------------------------------------------------------------------
 
-/// The largest sum of a pixel and an element of the filter, for each place of the filter and each channel.
+/// The largest sum of a pixel and an element of the filter, for each place of the filter and each channel. The gradient
+/// is that of the first one where several are the largest.
 Tensor dilated(const ForeignNode& n, const Tensor& x, const Tensor& filter) {
   const auto strides = for_axes(n, "strides", 4), rates = for_axes(n, "rates", 4);
   const Shape &shape = x.shape(), &sizes = filter.shape();
   const Track rows = track(n, shape.sizes()[1], sizes.sizes()[0], strides[1], rates[1]);
   const Track columns = track(n, shape.sizes()[2], sizes.sizes()[1], strides[2], rates[2]);
   const Tensor flat = reshape(filter, {product(sizes.sizes()[0], sizes.sizes()[1]), sizes.sizes()[2]});
-  return reduce_max(windows(x, rows, columns, -std::numeric_limits<double>::infinity()) + flat, 3);
+  const Tensor sums = windows(x, rows, columns, -std::numeric_limits<double>::infinity()) + flat;
+  return squeeze(take_along_axis(sums, expand_dims(argmax(sums, 3), 3), 3), 3);
 }
 
 void require_dilation(const ForeignNode& n) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "io/tensorflow/foreign_parts.hpp"
 
@@ -11,14 +12,26 @@ namespace {
 
 using std::numbers::pi;
 
-/// A function that is computed in double precision, whatever the type.
+constexpr double euler_gamma = std::numbers::egamma, infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// A function of all inputs that is computed in double precision, whatever the type.
 template <class F>
 Tensors in_double(const ForeignNode& n, F f) {
   require_one_type(n);
   return n.composed([&] {
     const DType dtype = n.in(0).dtype();
-    const Tensor x = dtype == float64 ? n.in(0) : n.in(0).cast(float64);
-    return dtype == float64 ? f(x) : Tensor(f(x)).cast(dtype);
+    const auto wide = [&](std::size_t i) { return dtype == float64 ? n.in(i) : n.in(i).cast(float64); };
+    const Tensor y = [&]() -> Tensor {
+      if constexpr (std::is_invocable_v<F, Tensor>) {
+        return f(wide(0));
+      } else if constexpr (std::is_invocable_v<F, Tensor, Tensor>) {
+        return f(wide(0), wide(1));
+      } else {
+        return f(wide(0), wide(1), wide(2));
+      }
+    }();
+    return dtype == float64 ? y : y.cast(dtype);
   });
 }
 
@@ -58,7 +71,7 @@ Tensor digamma(const Tensor& x) {
   const Tensor above = log(y) - 0.5 / y - series * square_of - shift;
   const Tensor part = fraction_below_half(x), is_pole = equal(part, 0.0);
   const Tensor below = above - pi / tan(pi * where(is_pole, 0.25, part));
-  return where(x < 0.5, where(is_pole, std::numeric_limits<double>::quiet_NaN(), below), above);
+  return where(x < 0.5, where(is_pole, not_a_number, below), above);
 }
 
 Tensors read_lgamma(const ForeignNode& n) { return in_double(n, log_gamma); }
@@ -93,9 +106,7 @@ Tensor normal_quantile(const Tensor& p) {
   const Tensor missing = where(tail > 1e-6, still - 0.5 * (1.0 + erf(first * std::sqrt(0.5))), 0.0);
   const Tensor second = first + stop_gradient(missing * slope);
   const Tensor result = second + (inside - still) * stop_gradient(slope);
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Tensor outside =
-      where(equal(p, 0.0), -infinity, where(equal(p, 1.0), infinity, std::numeric_limits<double>::quiet_NaN()));
+  const Tensor outside = where(equal(p, 0.0), -infinity, where(equal(p, 1.0), infinity, not_a_number));
   return where((p > 0.0) & (p < 1.0), result, outside);
 }
 
@@ -132,6 +143,222 @@ Tensors read_bessel(const ForeignNode& n) {
     return op.ends_with("e") ? scaled : scaled * exp(abs(x));
   });
 }
+
+/// The factors of the asymptotic series of Bessel functions: of 1 / x to the power of k.
+double hankel_factor(int order, int k) {
+  double factor = 1;
+  for (int i = 1; i <= k; ++i) factor *= (4.0 * order * order - (2 * i - 1) * (2 * i - 1)) / (8.0 * i);
+  return factor;
+}
+
+/// J0, J1, Y0 or Y1: up to 25 the integral over a quarter of a circle, by sums that converge like the series of
+/// Fourier; from there on the asymptotic series.
+Tensor oscillating_bessel(const Tensor& x, int order, bool second) {
+  constexpr int count = 64;
+  const Tensor size = abs(x), near = minimum(size, 25.0), far = maximum(size, 25.0);
+  std::vector<double> sines, plain, logarithmic;
+  for (int i = 0; i < count; ++i) {
+    const double angle = (i + 0.5) * pi / (2 * count), factor = order == 1 ? std::sin(angle) : 1.0;
+    double weight = 0;
+    for (int k = 1; k <= 30; ++k) weight += (k % 2 == 1 ? 4 : -4) * std::cos(2 * k * angle) / (k * pi);
+    sines.push_back(std::sin(angle));
+    plain.push_back(factor / count);
+    logarithmic.push_back(weight * factor / count);
+  }
+  const auto integral = [&](int of_order, const std::vector<double>& weights) {
+    const Tensor phase = expand_dims(near, -1) * tensor(sines);
+    return reduce_sum((of_order == 1 ? sin(phase) : cos(phase)) * tensor(weights), -1);
+  };
+  Tensor small = integral(order, plain);
+  if (second) {
+    const Tensor safe = where(near > 0.0, near, 1.0);
+    small = small * (2 / pi) * (log(safe * 0.5) + euler_gamma) + integral(order, logarithmic);
+    if (order == 1) small = small - integral(0, std::vector<double>(count, 1.0 / count)) * (2 / pi) / safe;
+  }
+  Tensor even = zeros_like(x), odd = zeros_like(x);
+  const Tensor inverse = 1.0 / far, step = square(inverse);
+  for (int k = 10; k >= 0; --k) {
+    const double sign = k % 2 == 0 ? 1 : -1;
+    even = even * step + sign * hankel_factor(order, 2 * k);
+    odd = odd * step + sign * hankel_factor(order, 2 * k + 1);
+  }
+  odd = odd * inverse;
+  const Tensor phase = far - (2 * order + 1) * pi / 4, wave = sqrt((2 / pi) * inverse);
+  const Tensor large = wave * (second ? even * sin(phase) + odd * cos(phase) : even * cos(phase) - odd * sin(phase));
+  const Tensor result = where(size < 25.0, small, large);
+  if (second) return where(x > 0.0, result, where(equal(x, 0.0), -infinity, not_a_number));
+  return order == 1 ? result * sign(x) : result;
+}
+
+/// K0 or K1, times exp(x): the integral of exp(-x (cosh(t) - 1)) cosh(order t), in steps that suit its width.
+Tensor scaled_decaying_bessel(const Tensor& x, int order) {
+  const Tensor tiny = x < 1e-9, safe = where(tiny, 1.0, x);
+  std::vector<double> places, weights;
+  for (int i = 0; i < 110; ++i) {
+    places.push_back(i * 0.25);
+    weights.push_back(i == 0 ? 0.125 : 0.25);
+  }
+  const Tensor step = 1.0 / sqrt(1.0 + 0.25 * stop_gradient(safe)), t = expand_dims(step, -1) * tensor(places);
+  const Tensor decay = exp(-2.0 * expand_dims(safe, -1) * square(sinh(0.5 * t)));
+  const Tensor sum = step * reduce_sum((order == 1 ? decay * cosh(t) : decay) * tensor(weights), -1);
+  const Tensor positive = where(x > 0.0, x, 1.0);
+  const Tensor first = order == 1 ? 1.0 / positive : std::log(2.0) - euler_gamma - log(positive);
+  return where(x > 0.0, where(tiny, first, sum), where(equal(x, 0.0), infinity, not_a_number));
+}
+
+Tensors read_other_bessel(const ForeignNode& n) {
+  const std::string& op = n.node.def().op;
+  const int order = op[7] == '1' ? 1 : 0;
+  return in_double(n, [&](const Tensor& x) {
+    if (op[6] != 'K') return oscillating_bessel(x, order, op[6] == 'Y');
+    const Tensor scaled = scaled_decaying_bessel(x, order);
+    return op.ends_with("e") ? scaled : scaled * exp(-1.0 * x);
+  });
+}
+
+// ---- Incomplete functions -------------------------------------------------------------------------------------------
+
+/// The integral from 0 on of a function that decays within 1 / scale or later: it is summed in even steps of u, s being
+/// exp(u - exp(-u)).
+template <class F>
+Tensor integral_of_decay(const Tensor& scale, F f) {
+  std::vector<double> places, weights;
+  for (int i = -37; i <= 120; ++i) {
+    const double u = i / 10.0, s = std::exp(u - std::exp(-u));
+    places.push_back(s);
+    weights.push_back(s * (1 + std::exp(-u)) / 10);
+  }
+  const Tensor unit = stop_gradient(1.0 / scale);
+  return unit * reduce_sum(tensor(weights) * f(expand_dims(unit, -1) * tensor(places)), -1);
+}
+
+/// The part of the gamma function's integral up to x, or from x on: the smaller one, and 1 less it.
+Tensor incomplete_gamma(const Tensor& shape, const Tensor& bound, bool upper) {
+  const Tensor none = zeros_like(shape + bound), is_inner = (shape > 0.0) & (bound > 0.0) & is_finite(bound);
+  const Tensor a = where(is_inner, shape + none, 1.0), x = where(is_inner, bound + none, 1.0);
+  const Tensor is_low = x < a, sign = expand_dims(where(is_low, -1.0, 1.0), -1);
+  const Tensor part = integral_of_decay(abs(a - x) + sqrt(a) + where(is_low, 0.0, 1.0), [&](const Tensor& s) {
+    return exp(sign * expand_dims(a, -1) * s - expand_dims(x, -1) * expm1(minimum(sign * s, 700.0)));
+  });
+  const Tensor share = exp(a * log(x) - x - log_gamma(a)) * part, rest = 1.0 - share;
+  const Tensor is_end = equal(bound, 0.0), is_valid = upper ? shape > 0.0 : (shape > 0.0) | is_end;
+  const Tensor outer =
+      where(is_valid & (bound >= 0.0), where(is_end, upper ? 1.0 : 0.0, upper ? 0.0 : 1.0), not_a_number);
+  return where(is_inner, upper ? where(is_low, rest, share) : where(is_low, share, rest), outer);
+}
+
+Tensors read_incomplete_gamma(const ForeignNode& n) {
+  const bool upper = n.node.def().op == "Igammac";
+  return in_double(n, [&](const Tensor& a, const Tensor& x) { return incomplete_gamma(a, x, upper); });
+}
+Tensors read_incomplete_gamma_gradient(const ForeignNode& n) {
+  return in_double(n, [](const Tensor& a, const Tensor& x) {
+    return gradients_of({a + zeros_like(x)},
+                        [&](const Tensors& by) { return Tensors{incomplete_gamma(by[0], x, false)}; })[0];
+  });
+}
+
+Tensors read_incomplete_beta(const ForeignNode& n) {
+  return in_double(n, [](const Tensor& a, const Tensor& b, const Tensor& bound) {
+    const Tensor is_valid = (a > 0.0) & (b > 0.0), is_inner = is_valid & (bound > 0.0) & (bound < 1.0);
+    const Tensor from = where(is_inner, a, 1.0), to = where(is_inner, b, 1.0), x = where(is_inner, bound, 0.5);
+    // The share of the smaller side, which is that of 1 - x with a and b exchanged beyond the mean.
+    const Tensor beyond = x * (from + to) > from;
+    const Tensor p = where(beyond, to, from), q = where(beyond, from, to);
+    const Tensor y = where(beyond, 1.0 - x, x), rest = where(beyond, x, 1.0 - x), slope = y / rest;
+    const Tensor part = integral_of_decay(abs(p - (q - 1.0) * slope) + sqrt(p), [&](const Tensor& s) {
+      return exp((expand_dims(q, -1) - 1.0) * log1p(-1.0 * expand_dims(slope, -1) * expm1(-1.0 * s)) -
+                 expand_dims(p, -1) * s);
+    });
+    const Tensor share =
+        part * exp(p * log(y) + (q - 1.0) * log(rest) + log_gamma(p + q) - log_gamma(p) - log_gamma(q));
+    const Tensor outer =
+        where(is_valid & equal(bound, 0.0), 0.0, where(is_valid & equal(bound, 1.0), 1.0, not_a_number));
+    return where(is_inner, where(beyond, 1.0 - share, share), outer);
+  });
+}
+
+// ---- Zeta and polygamma ---------------------------------------------------------------------------------------------
+
+/// The sum of (q + k)^-x: some terms, and the formula of Euler and Maclaurin for the others. They are too few below -8,
+/// where it is NaN.
+Tensor zeta(const Tensor& x, const Tensor& q) {
+  constexpr int terms = 20;
+  const Tensor is_inner = (x > 1.0) & ((q > 0.0) | ((q > -8.0) & not_equal(q, floor(q)) & equal(x, floor(x))));
+  const Tensor power_of = where(is_inner, x, 2.0), from = where(is_inner, q, 1.0), end = from + terms;
+  const Tensor first = reduce_sum(
+      power(expand_dims(from, -1) + arange(terms, {.dtype = float64}), -1.0 * expand_dims(power_of, -1)), -1);
+  const Tensor last = power(end, -1.0 * power_of);
+  Tensor rest = end / (power_of - 1.0) + 0.5, factor = power_of / end;
+  int k = 1;
+  for (const double each :
+       {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000, 1.0 / 74724249600}) {
+    rest = rest + each * factor;
+    factor = factor * (power_of + k) * (power_of + (k + 1)) / square(end);
+    k += 2;
+  }
+  const Tensor is_pole = equal(x, 1.0) | ((x > 1.0) & (q <= 0.0) & equal(q, floor(q)));
+  return where(is_inner, first + last * rest, where(is_pole, infinity, not_a_number));
+}
+
+Tensors read_zeta(const ForeignNode& n) { return in_double(n, zeta); }
+Tensors read_polygamma(const ForeignNode& n) {
+  return in_double(n, [](const Tensor& order, const Tensor& x) {
+    const Tensor is_derivative = (order > 0.0) & equal(order, floor(order));
+    const Tensor above = where(is_derivative, order, 1.0) + 1.0;
+    const Tensor sign = where(equal(mod(above, 2.0), 0.0), 1.0, -1.0);
+    return where(is_derivative, sign * exp(log_gamma(above)) * zeta(above, x),
+                 where(equal(order, 0.0), digamma(x), not_a_number));
+  });
+}
+
+// ---- Integrals of exponential functions and of logarithms -----------------------------------------------------------
+
+/// The exponential integral Ei, of positive numbers as in TensorFlow: a series, and from 40 on the asymptotic one.
+Tensor exponential_integral(const Tensor& x) {
+  const Tensor near = where(x > 0.0, minimum(x, 40.0), 1.0), far = maximum(x, 40.0), logarithm = log(near);
+  std::vector<double> powers, factors;
+  for (int k = 1; k <= 140; ++k) {
+    powers.push_back(k);
+    factors.push_back(-std::lgamma(k + 1.0) - std::log(k));
+  }
+  const Tensor series = reduce_sum(exp(expand_dims(logarithm, -1) * tensor(powers) + tensor(factors)), -1);
+  Tensor rest = ones_like(x);
+  for (int k = 25; k > 0; --k) rest = 1.0 + rest * k / far;
+  const Tensor result = where(x < 40.0, euler_gamma + logarithm + series, exp(far) / far * rest);
+  return where(x > 0.0, result, where(equal(x, 0.0), -infinity, not_a_number));
+}
+
+/// The dilogarithm of 1 - x for x from 1/2 to 2.
+Tensor dilogarithm(const Tensor& x) {
+  const Tensor u = -1.0 * log(x);
+  return u * (polynomial(square(u), {8.92169102e-13, -4.06476164513e-11, 1.0 / 526901760, -1.0 / 10886400, 1.0 / 211680,
+                                     -1.0 / 3600, 1.0 / 36, 1}) -
+              u * 0.25);
+}
+Tensor spence(const Tensor& x) {
+  // 1 / x instead of x above 2, and then 1 - x below 1/2.
+  const Tensor is_large = x > 2.0, low = where(is_large, 1.0 / where(is_large, x, 1.0), where(x > 0.0, x, 1.0));
+  const Tensor is_small = low < 0.5, other = where(is_small, 1.0 - low, 0.5), safe = where(is_small, low, 0.5);
+  const Tensor inner = where(is_small, pi * pi / 6 - log(safe) * log(other) - dilogarithm(other),
+                             dilogarithm(where(is_small, 1.0, low)));
+  const Tensor result = where(is_large, -1.0 * inner - 0.5 * square(log(low)), inner);
+  return where(x > 0.0, result, where(equal(x, 0.0), pi * pi / 6, not_a_number));
+}
+
+/// Dawson's integral: Rybicki's sum over odd numbers around x.
+Tensor dawson(const Tensor& x) {
+  constexpr double step = 0.2;
+  std::vector<double> odd;
+  for (int i = -31; i <= 31; i += 2) odd.push_back(i);
+  const Tensor center = stop_gradient(2.0 * round(x * (0.5 / step)));
+  const Tensor places = expand_dims(center, -1) + tensor(odd);
+  return reduce_sum(exp(-1.0 * square(expand_dims(x, -1) - step * places)) / places, -1) / std::sqrt(pi);
+}
+
+Tensors read_exponential_integral(const ForeignNode& n) { return in_double(n, exponential_integral); }
+Tensors read_spence(const ForeignNode& n) { return in_double(n, spence); }
+Tensors read_dawson(const ForeignNode& n) { return in_double(n, dawson); }
 
 // ---- Bits -----------------------------------------------------------------------------------------------------------
 
@@ -223,7 +450,7 @@ Tensors read_running_logsumexp(const ForeignNode& n) {
       borders[axis] = {by, 0};
       Ints begin(std::vector<std::int64_t>(borders.size(), 0)), size(std::vector<std::int64_t>(borders.size(), -1));
       size[axis] = count;
-      return slice(pad(x, borders, {.value = -std::numeric_limits<double>::infinity()}), begin, size);
+      return slice(pad(x, borders, {.value = -infinity}), begin, size);
     };
     Tensor x = reverse ? flip(n.in(0), {axis}) : Tensor(n.in(0));
     if (exclusive && count > 0) x = moved(x, 1);
@@ -255,6 +482,21 @@ ForeignOps foreign_special() {
   };
   for (const char* name : {"BesselI0", "BesselI0e", "BesselI1", "BesselI1e"})
     ops.push_back({.name = name, .inputs = 1, .outputs = {like(0)}, .read = read_bessel});
+  const auto add = [&ops](std::string_view name, int inputs, Tensors (*read)(const ForeignNode&)) {
+    ops.push_back({.name = name, .inputs = inputs, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read});
+  };
+  for (const char* name :
+       {"BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e", "BesselY0", "BesselY1"})
+    add(name, 1, read_other_bessel);
+  add("Betainc", 3, read_incomplete_beta);
+  add("Dawsn", 1, read_dawson);
+  add("Expint", 1, read_exponential_integral);
+  add("Igamma", 2, read_incomplete_gamma);
+  add("IgammaGradA", 2, read_incomplete_gamma_gradient);
+  add("Igammac", 2, read_incomplete_gamma);
+  add("Polygamma", 2, read_polygamma);
+  add("Spence", 1, read_spence);
+  add("Zeta", 2, read_zeta);
   for (const char* name : {"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
     ops.push_back({.name = name, .inputs = 2, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_bitwise});
   for (const char* name : {"LeftShift", "RightShift"})

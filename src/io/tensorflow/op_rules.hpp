@@ -78,7 +78,6 @@ TAPESTRY_API std::optional<AttrValue> attr_or_implied(const detail::Node& node, 
 /// The names of the hints.
 inline constexpr std::string_view hint_op = "_tapestry_op", hint_inputs = "_tapestry_inputs",
                                   hint_prefix = "_tapestry.", hint_numbers = "_tapestry_numbers",
-                                  hint_not_trainable = "_tapestry_not_trainable",
-                                  hint_any_sum = "_tapestry_any_sum";
+                                  hint_not_trainable = "_tapestry_not_trainable", hint_any_sum = "_tapestry_any_sum";
 
 }  // namespace tapestry::io
