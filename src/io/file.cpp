@@ -33,17 +33,17 @@ void sync_folder(const fs::path& file) {
 
 }  // namespace
 
-NewFile::NewFile(const fs::path& path, Where where) : path_(path), where_(where) {
+NewFile::NewFile(const fs::path& path, Where where) : path_(path), target_(path), where_(where) {
   static std::atomic<int> counter{0};
   std::error_code error;
-  if (const fs::path target = fs::canonical(path, error); !error) path_ = target;  // a link stays
+  if (const fs::path file = fs::canonical(path, error); !error) target_ = file;  // a link stays
   const fs::file_status old = fs::status(path_, error);
   if (fs::exists(old) && !fs::is_regular_file(old) && !fs::is_directory(old)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ < 0) refuse(path_, errno, where_);
     return;
   }
-  temporary_ = path_;
+  temporary_ = target_;
   temporary_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
   // std::ofstream would not tell why it failed.
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -71,7 +71,7 @@ void NewFile::sync() {
 void NewFile::take_name() {
   // Some file systems report a full disk only here.
   if (::close(std::exchange(descriptor_, -1)) != 0) refuse(path_, errno, where_);
-  if (!is_direct() && ::rename(temporary_.c_str(), path_.c_str()) != 0) refuse(path_, errno, where_);
+  if (!is_direct() && ::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(path_, errno, where_);
   named_ = true;
 }
 

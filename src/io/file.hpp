@@ -39,7 +39,7 @@ class NewFile {
  private:
   bool is_direct() const { return temporary_.empty(); }
 
-  std::filesystem::path path_, temporary_;
+  std::filesystem::path path_, target_, temporary_;
   Where where_;
   int descriptor_ = -1;
   bool named_ = false;
