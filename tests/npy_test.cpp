@@ -1,11 +1,10 @@
 #include <cmath>
 #include <cstring>
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include "expect.hpp"
 #include "refused.hpp"
