@@ -149,7 +149,7 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "second_order, frames, resource", "branch_in_branch_in_loop, frames, reference",
                    "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference",
                    "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource",
-                   "by_size, frames, resource")
+                   "by_size, frames, resource", "descent_in_loop, frames, reference")
 GOLDEN_IDIOMS = ("reads behind updates, reference", "masked cross-entropy, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
@@ -490,4 +490,32 @@ def write_training(folder):
                         steps.add("run", "train")
                 (folder / f"{name}, {form}, {style}.pb").write_bytes(graph.as_graph_def().SerializeToString(deterministic=True))
                 steps.save(folder / f"{name}, {form}, {style}.steps.pb")
+    write_descent_in_loop(folder, x)
     v1.enable_control_flow_v2()
+
+
+def write_descent_in_loop(folder, value):
+    """A reference Variable that a loop reads and changes, which only frames can do."""
+    with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=False):
+        x = v1.placeholder(tf.float32, [None, 6], "x")
+        w = v1.get_variable("w", initializer=weights(70, 6, 1))
+        targets = tf.reduce_mean(x, 1, keepdims=True)
+
+        def body(i):
+            gradient = tf.matmul(x, x @ w - targets, transpose_a=True)
+            with tf.control_dependencies([v1.assign_sub(w, 0.1 * gradient)]):
+                return i + 1
+        tf.group(tf.while_loop(lambda i: i < 3, body, [tf.constant(0)], parallel_iterations=1), name="train")
+        tf.identity(w, "fetched")
+        tf.group(v1.global_variables_initializer(), name="init")
+    steps = Steps()
+    steps.add("feed", "x:0", value)
+    with v1.Session(graph=graph) as session:
+        session.run("init")
+        steps.add("run", "init")
+        for _ in range(2):
+            session.run("train", {"x:0": value})
+            steps.add("run", "train")
+            steps.add("fetch", "fetched:0", session.run("fetched:0"))
+    (folder / "descent_in_loop, frames, reference.pb").write_bytes(graph.as_graph_def().SerializeToString(deterministic=True))
+    steps.save(folder / "descent_in_loop, frames, reference.steps.pb")

@@ -54,7 +54,13 @@ class Frame {
       numbers.emplace(each.merge->name, numbers.size());
       add_variable(each.merge->name, *each.enter, tensor_inside(each.next->inputs[0]));
     }
-    for (const NodeDef* each : invariants_) add_variable(each->name, *each, each->name);
+    for (const NodeDef* each : invariants_) {
+      if (const NodeDef* variable = changed_variable_of(*each))
+        body.graph.nodes.push_back(
+            {.name = each->name, .op = "Identity", .inputs = {variable->name}, .attrs = each->attrs});
+      else
+        add_variable(each->name, *each, each->name);
+    }
     loop.inputs.insert(loop.inputs.end(), controls.begin(), controls.end());
     FunctionBody condition = body;
     condition.name = name_ + "/cond";
@@ -107,6 +113,27 @@ class Frame {
         switches_.emplace(node.name, merge->name);
       }
     }
+  }
+
+  /// The node outside of all frames that an Enter takes into this one; nullptr if there is none.
+  const NodeDef* entering(const NodeDef& enter) const {
+    const NodeDef* node = &enter;
+    for (std::size_t steps = 0; node && is_enter(*node) && steps <= graph_.nodes.size(); ++steps) {
+      const auto found = node->inputs.empty() ? index_.end() : index_.find(producer_name(node->inputs[0]));
+      node = found == index_.end() ? nullptr : &graph_.nodes[found->second];
+    }
+    return node;
+  }
+  /// The Enter of a reference Variable that the loop may change, if what this Enter takes in is a read of it outside.
+  /// In TensorFlow, such a read is the Variable's memory: each iteration has the value of then.
+  const NodeDef* changed_variable_of(const NodeDef& enter) const {
+    const NodeDef* read = enter.op == "RefEnter" ? nullptr : entering(enter);
+    if (!read || read->op != "Identity" || read->inputs.empty()) return nullptr;
+    const auto found = index_.find(producer_name(read->inputs[0]));
+    if (found == index_.end()) return nullptr;
+    for (const NodeDef* each : invariants_)
+      if (each->op == "RefEnter" && entering(*each) == &graph_.nodes[found->second]) return each;
+    return nullptr;
   }
 
   /// The Switch of the loop whose first output a tensor is a copy of; nullptr for another tensor. Only an Exit uses it.
