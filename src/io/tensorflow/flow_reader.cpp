@@ -219,13 +219,15 @@ class FlowReader {
 
   static std::vector<std::int64_t> sizes_to_try(const GraphFunction& body, const Specs& specs) {
     constexpr std::size_t most = 8;
+    constexpr std::int64_t largest = 1 << 15;  // a shape of `most_rank` of them has less than 2^63 elements
     std::vector<std::int64_t> sizes{5};
     const auto is_known = [](const Spec& each) { return each.shape.is_known(); };
     if (std::all_of(specs.begin(), specs.end(), is_known)) return sizes;
     for (std::size_t i = 0; i < body.graph->size(); ++i)
       for (const Tensor& output : body.graph->node(i).outputs())
         for (const std::int64_t size : output.shape().sizes())
-          if (size > 0 && sizes.size() < most && std::find(sizes.begin(), sizes.end(), size) == sizes.end())
+          if (size > 0 && size <= largest && sizes.size() < most &&
+              std::find(sizes.begin(), sizes.end(), size) == sizes.end())
             sizes.push_back(size);
     return sizes;
   }
