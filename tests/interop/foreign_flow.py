@@ -149,7 +149,8 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "second_order, frames, resource", "branch_in_branch_in_loop, frames, reference",
                    "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference",
                    "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource",
-                   "by_size, frames, resource", "descent_in_loop, frames, reference")
+                   "by_size, frames, resource", "descent_in_loop, frames, reference", "tiled, functions, resource",
+                   "tiled_in_branch, frames, reference")
 GOLDEN_IDIOMS = ("reads behind updates, reference", "masked cross-entropy, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
@@ -292,6 +293,16 @@ def losses():
         return tf.reduce_mean(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.while_loop(
             lambda i, s: i < 3, lambda i, s: (i + 1, tf.sin(s * w)), (0, x))[1], lambda: x * w))
 
+    def tiled(x):
+        """A layer of capsules: TensorFlow sums the gradients of its tiles in tensors of ten axes."""
+        w = variable("w", 1, 3, 4, 2, 2)
+        votes = tf.matmul(tf.tile(w, [tf.shape(x)[0], 1, 1, 1, 1]), tf.tile(tf.reshape(x, [-1, 3, 1, 2, 1]), [1, 1, 4, 1, 1]))
+        return tf.reduce_mean(tf.square(tf.reduce_sum(votes, 1))) + tf.reduce_mean(tf.sin(tf.repeat(w, 3, axis=3)))
+
+    def tiled_in_branch(x):
+        w = variable("w", 2, 1, 3, 1, 1)
+        return tf.cond(tf.reduce_sum(x) < 9, lambda: tf.reduce_mean(tf.sin(tf.tile(w, [1, 2, 2, 3, 1]))), lambda: tf.reduce_mean(w))
+
     def by_size(x):
         """Branches that read a Variable, chosen by sizes."""
         w = variable("w", 6)
@@ -347,7 +358,7 @@ def losses():
 
     return {each.__name__: each for each in (
         recurrent, branch, both, scan, nested, in_branch, map_in_loop, unused_array, until, read_and_written, rows_of_table,
-        folded_back, by_size, branch_in_map, scan_and_map, two_loops, arrays, decoded,
+        folded_back, by_size, tiled, tiled_in_branch, branch_in_map, scan_and_map, two_loops, arrays, decoded,
         looked_up)}
 
 

@@ -65,15 +65,19 @@ class Nodes {
     return {found->second, colon == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(&tensor[colon + 1]))};
   }
 
-  /// The value of a constant with one whole number.
-  std::optional<std::int64_t> number(const std::string& tensor) const {
+  /// The value of a constant of whole numbers; empty for another node.
+  Tensor whole_numbers(const std::string& tensor) const {
     const NodeDef* node = source(tensor, "Const", 0);
     const auto found = node ? node->attrs.find("value") : decltype(node->attrs.end())();
     const TensorDef* value = node && found != node->attrs.end() ? std::get_if<TensorDef>(&found->second) : nullptr;
-    if (!value || !value->value || value->value.size() != 1) return {};
-    const DType dtype = value->value.dtype();
-    if (dtype != int32 && dtype != int64) return {};
-    return value->value.item<std::int64_t>();
+    if (!value || !value->value || (value->value.dtype() != int32 && value->value.dtype() != int64)) return {};
+    return value->value;
+  }
+  /// The value of a constant with one whole number.
+  std::optional<std::int64_t> number(const std::string& tensor) const {
+    const Tensor value = whole_numbers(tensor);
+    if (!value || value.size() != 1) return {};
+    return value.item<std::int64_t>();
   }
 
   /// A text that identifies a scalar: equal keys mean equal scalars. "" if there is none.

@@ -13,6 +13,7 @@
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
 #include "io/tensorflow/split_variants.hpp"
+#include "io/tensorflow/tile_gradients.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -172,6 +173,7 @@ GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   file = inline_functions(std::move(file), limits);
   require_printable(file);
   join_list_ops(file);
+  split_tile_gradients(file);
   switch_constants(file);
   raise_frames(file);
   raise_conditions(file);
