@@ -43,7 +43,8 @@ enum class Code {
 };
 
 /// The base class of everything that the library throws. `what()` reads "message [Op:AddV2] at train.cpp:41"; the op
-/// and the position are left out when they are not known.
+/// and the position are left out when they are not known. In a graph that was read from a file, whose lines are
+/// nobody's, it names the node, too: "message [Op:AddV2] in node 'hidden/add' at train.cpp:41".
 class TAPESTRY_API Error : public std::runtime_error {
  public:
   /// An error without op and position; `locate` adds them.
@@ -66,11 +67,14 @@ class TAPESTRY_API Error : public std::runtime_error {
   void locate(std::string_view op, Where where);
   /// The same for an operation of a graph.
   void locate(std::string_view op, std::string_view node, Where where);
+  /// Lets `what()` name the operation of the graph, unless the message does.
+  void show_node();
 
  private:
   void compose();
 
   Code code_;
+  bool shows_node_ = false;
   std::string message_, op_, node_, text_;
   Where where_;
 };

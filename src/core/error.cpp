@@ -49,9 +49,18 @@ void Error::locate(std::string_view op, std::string_view node, Where where) {
   compose();
 }
 
+void Error::show_node() {
+  shows_node_ = true;
+  compose();
+}
+
 void Error::compose() {
   text_ = message_;
   if (!op_.empty()) text_ += " [Op:" + op_ + "]";
+  // A node of a file may have become several, named "node/_/Op".
+  const std::string node = node_.substr(0, node_.find("/_/"));
+  if (shows_node_ && !node.empty() && message_.find("'" + node) == std::string::npos)
+    text_ += " in node '" + node + "'";
   if (where_) text_ += " at " + to_string(where_);
 }
 

@@ -33,7 +33,7 @@ class GraphCall {
         needed_nodes(graph_, {.fetches = fetches, .operations = operations, .feeds = feeds_, .fed = {}});
     require_read(graph_, needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
-      if (needed[i]) detail::locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
+      if (needed[i]) apply_at(graph_.node(i), where);
     // In a graph, who takes a result wants the changes of Variables, too.
     const ControlScope after(changes_);
     Tensors results;
@@ -45,6 +45,15 @@ class GraphCall {
   }
 
  private:
+  void apply_at(const Node& node, Where where) {
+    try {
+      apply_node(node, where);
+    } catch (Error& error) {
+      error.locate(node.type(), node.name(), where);
+      if (graph_.file) error.show_node();
+      throw;
+    }
+  }
   void apply_node(const Node& node, Where where) {
     Tensors inputs;
     for (const Tensor& each : node.inputs()) inputs.push_back(values_.at(each.id()));

@@ -86,9 +86,15 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     if (options.stop.stop_requested()) throw CancelledError("The run was cancelled before it began");
     Tensors fetched, results;
     if (metadata) *metadata = {};
-    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched =
-          remote_ ? run_remotely(prepared, values, options, metadata) : run_here(prepared, values, options, metadata);
+    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty()) {
+      try {
+        fetched =
+            remote_ ? run_remotely(prepared, values, options, metadata) : run_here(prepared, values, options, metadata);
+      } catch (Error& error) {
+        if (graph_.state()->file) error.show_node();
+        throw;
+      }
+    }
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       if (each.from == From::fetch && !fetched[each.index])
