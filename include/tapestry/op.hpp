@@ -381,6 +381,7 @@ class TAPESTRY_API Call {
   /// For an op's `cpu` function: the elements of an output, which it writes.
   template <class T>
   T* output_data(std::size_t i = 0) const {
+    if (i >= outputs_.size()) throw_missing_output(i);
     return const_cast<T*>(outputs_[i].data<T>(where_));
   }
 
@@ -395,6 +396,7 @@ class TAPESTRY_API Call {
 
  private:
   [[noreturn]] void throw_missing_input(std::size_t i) const;
+  [[noreturn]] void throw_missing_output(std::size_t i) const;
 
   const Op* op_;
   Tensors inputs_, outputs_;

@@ -25,7 +25,6 @@ Registry& registry() {
 
 void add(const Op& op, Where where) {
   if (op.name.empty()) throw InvalidArgumentError("register_op: an op needs a name", where);
-  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"), where);
   if (int{!!op.forward} + int{!!op.view} + int{!!op.cpu} + int{!!op.evaluate} != 1)
     throw InvalidArgumentError(
         detail::join("register_op: op '", op.name, "' needs exactly one of forward, view, cpu and evaluate"), where);
@@ -33,6 +32,43 @@ void add(const Op& op, Where where) {
   const std::lock_guard lock(all_ops.mutex);
   if (!all_ops.ops.emplace(op.name, &op).second)
     throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"), where);
+}
+
+bool fits(const Tensor& result, const Spec& told) {
+  if (result.dtype() != told.dtype) return false;
+  if (!told.shape.has_rank()) return true;
+  if (result.shape().rank() != told.shape.rank()) return false;
+  for (int axis = 0; axis < told.shape.rank(); ++axis)
+    if (told.shape.sizes()[axis] >= 0 && told.shape.sizes()[axis] != result.shape().sizes()[axis]) return false;
+  return true;
+}
+
+/// An op from outside the library whose functions are held to what they tell: plans rely on it.
+Op checked(Op op) {
+  op.infer = [infer = std::move(op.infer), outputs = op.outputs](const Call& call) {
+    Specs specs = infer(call);
+    if (outputs >= 0 && std::cmp_not_equal(specs.size(), outputs))
+      throw InvalidArgumentError(
+          detail::join("infer returns ", specs.size(), " Specs, where the op has outputs = ", outputs));
+    return specs;
+  };
+  if (!op.evaluate) return op;
+  op.evaluate = [evaluate = std::move(op.evaluate)](const Call& call) {
+    Tensors results = evaluate(call);
+    const Specs specs = call.op().infer(call);
+    if (results.size() != specs.size())
+      throw InvalidArgumentError(
+          detail::join("evaluate returns ", results.size(), " tensors, where infer tells ", specs.size()));
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (!results[i]) throw InvalidArgumentError(detail::join("evaluate returns an empty Tensor as output ", i));
+      if (!fits(results[i], specs[i]))
+        throw InvalidArgumentError(detail::join("evaluate returns ", to_string(results[i].dtype()), results[i].shape(),
+                                                " as output ", i, ", where infer tells ", to_string(specs[i].dtype),
+                                                specs[i].shape));
+    }
+    return results;
+  };
+  return op;
 }
 
 }  // namespace
@@ -45,7 +81,8 @@ OpDefinition::OpDefinition(Op op) : Op(std::move(op)) {
 
 const Op& register_op(Op op, Where where) {
   detail::link_op_families();
-  auto owned = std::make_unique<const Op>(std::move(op));
+  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"), where);
+  auto owned = std::make_unique<const Op>(checked(std::move(op)));
   add(*owned, where);
   return *owned.release();  // lives for ever, as the registry does
 }
@@ -102,6 +139,10 @@ Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs, s
 
 void Call::throw_missing_input(std::size_t i) const {
   throw InvalidArgumentError(detail::join(type(), " needs at least ", i + 1, " inputs, but got ", inputs_.size()));
+}
+
+void Call::throw_missing_output(std::size_t i) const {
+  throw InvalidArgumentError(detail::join(type(), " has ", outputs_.size(), " outputs, no output ", i));
 }
 
 Specs same_shape(const Call& call) { return {call.input(0).spec()}; }

@@ -330,6 +330,8 @@ class Exporter {
                            {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
     if (node.attrs().find("communicator")) refuse(node, "a file does not know the ranks among which it communicates");
     const OpRule* rule = rule_of(node.type());
+    // An op whose attributes no hint can tell, such as tensors.
+    if (!rule && op.composition) return write_replay(writer);
     if (!rule || rule->entry != &op) refuse(node, "TensorFlow has no op that does the same");
     if (rule->by_entry) require_plain_attrs(node);
     if (is_written_directly(*rule, node)) return write_by_rule(writer, *rule);

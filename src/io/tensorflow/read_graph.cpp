@@ -7,13 +7,16 @@
 #include <unordered_map>
 
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/inline_functions.hpp"
 #include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/list_writer.hpp"
+#include "io/tensorflow/op_rules.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
 #include "io/tensorflow/split_variants.hpp"
 #include "io/tensorflow/tile_gradients.hpp"
+#include "io/tensorflow/updates.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -118,6 +121,23 @@ void switch_constants(GraphDef& file) {
   std::move(added.begin(), added.end(), std::back_inserter(file.nodes));
 }
 
+/// Takes off the hints that a node was written for an op that this program lacks, such as one that another program has
+/// registered: what the op is composed of stands in the file.
+void drop_unknown_hints(GraphDef& file) {
+  for (NodeDef& node : file.nodes) {
+    const auto* op = attr_of<std::string>(node, hint_op);
+    if (op && !rule_of(*op) && !update_rule_of(*op))
+      std::erase_if(node.attrs, [](const auto& each) {
+        const std::string& name = each.first;
+        return name == hint_op || name == hint_inputs || name == hint_numbers || name.starts_with(hint_prefix);
+      });
+    if (!node.flow) continue;
+    Flow flow = *node.flow;
+    for (FunctionBody& function : flow.functions) drop_unknown_hints(function.graph);
+    node.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+}
+
 /// The kind of a file, as its bytes tell it, and what reads it; "" for one that is not known.
 std::string_view known_format(std::string_view bytes) {
   if (is_text_format(bytes))
@@ -172,6 +192,7 @@ GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std
 GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   file = inline_functions(std::move(file), limits);
   require_printable(file);
+  drop_unknown_hints(file);
   join_list_ops(file);
   split_tile_gradients(file);
   switch_constants(file);

@@ -1,0 +1,108 @@
+// Ops that a program registers: what they may get wrong, and what files have of them.
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "same_bits.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test::user_ops_test {
+namespace {
+
+using Function = std::function<Tensor(Tensor)>;
+
+/// The messages of a call that is wrong, eagerly and in a trace.
+std::vector<std::string> messages_of(const Function& f) {
+  const Tensor x = tensor<float>({1, 2, 3});
+  return {message_of<InvalidArgumentError>([&] { f(x); }),
+          message_of<InvalidArgumentError>([&] { trace(f, {spec(float32, {3}, "x")})(x); }),
+          message_of<InvalidArgumentError>([&] { vmap(f)(x); })};
+}
+
+/// The text with another word, of the same length, in the place of each `from`.
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  REQUIRE(from.size() == to.size());
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) text.replace(at, from.size(), to);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("an op's functions are held to what they tell") {
+  const auto nothing = [](const Call&) {};
+  static const Op& none =
+      register_op({.name = "InfersNone", .infer = [](const Call&) { return Specs(); }, .cpu = nothing});
+  static const Op& two = register_op(
+      {.name = "InfersTwo", .infer = [](const Call& call) { return Specs(2, call.input(0).spec()); }, .cpu = nothing});
+  for (const std::string& each : messages_of([](Tensor x) { return apply(none, {x}); }))
+    CHECK(each == "infer returns 0 Specs, where the op has outputs = 1");
+  for (const std::string& each : messages_of([](Tensor x) { return apply(two, {x}); }))
+    CHECK(each == "infer returns 2 Specs, where the op has outputs = 1");
+
+  const auto evaluates = [](const char* name, std::function<Tensors(const Call&)> f) -> const Op& {
+    return register_op({.name = name, .infer = same_shape, .evaluate = std::move(f)});
+  };
+  static const Op& absent = evaluates("EvaluatesNone", [](const Call&) { return Tensors(); });
+  static const Op& empty = evaluates("EvaluatesEmpty", [](const Call&) { return Tensors{Tensor()}; });
+  static const Op& longer = evaluates("EvaluatesLonger", [](const Call&) { return Tensors{zeros({7})}; });
+  static const Op& whole =
+      evaluates("EvaluatesWhole", [](const Call& call) { return Tensors{call.input(0).cast(int32)}; });
+  CHECK(messages_of([](Tensor x) { return apply(absent, {x}); })[0] ==
+        "evaluate returns 0 tensors, where infer tells 1");
+  CHECK(messages_of([](Tensor x) { return apply(empty, {x}); })[0] == "evaluate returns an empty Tensor as output 0");
+  CHECK(messages_of([](Tensor x) { return apply(longer, {x}); })[0] ==
+        "evaluate returns float32[7] as output 0, where infer tells float32[3]");
+  CHECK(messages_of([](Tensor x) { return apply(whole, {x}); })[0] ==
+        "evaluate returns int32[3] as output 0, where infer tells float32[3]");
+  for (const Op* op : {&absent, &empty, &longer, &whole})
+    for (const std::string& each : messages_of([op](Tensor x) { return apply(*op, {x}); }))
+      CHECK(each.starts_with("evaluate returns "));
+
+  static const Op& beyond = register_op({.name = "WritesBeyond", .infer = same_shape, .cpu = [](const Call& call) {
+                                           call.output_data<float>(1)[0] = 1;
+                                         }});
+  CHECK(messages_of([](Tensor x) { return apply(beyond, {x}); })[0] == "WritesBeyond has 1 outputs, no output 1");
+}
+
+TEST_CASE("a program that lacks an op reads what it is composed of") {
+  static const Op& triple = register_op(
+      {.name = "UsersTriple",
+       .attrs = {{"times", AttrKind::real}},
+       .infer = same_shape,
+       .cpu = [](const Call&) { FAIL("the composition was to run"); },
+       .composition = [](const Call& call) -> Tensors { return {call.input(0) * call.attr<double>("times")}; }});
+  const auto f = trace([](Tensor x) { return tanh(apply(triple, {x}, {{"times", 3.0}})); }, {spec(float32, {2}, "x")});
+  const std::string bytes = f.graph().as_graph_def();
+  CHECK(bytes.find("UsersTriple") != std::string::npos);
+  const Graph known = Graph::from_graph_def(bytes);
+  const auto has = [](const Graph& graph, const std::string& type) {
+    const auto all = graph.operations();
+    return std::any_of(all.begin(), all.end(), [&](const Operation& each) { return each.type() == type; });
+  };
+  CHECK(has(known, "UsersTriple"));
+  const Graph lacking = Graph::from_graph_def(replaced(bytes, "UsersTriple", "OthersTripl"));
+  CHECK(!has(lacking, "UsersTriple"));
+  const Tensor x = tensor<float>({0.25, -1});
+  const Session session(lacking);
+  CHECK(same_bits(session.run(f.output().name(), {{"x:0", x}}), tanh(x * 3.0)));
+}
+
+TEST_CASE("an op with a tensor among its attributes is written as its composition") {
+  static const Op& shifted = register_op({.name = "UsersShift",
+                                          .attrs = {{"by", AttrKind::tensor, true}},
+                                          .infer = same_shape,
+                                          .cpu = [](const Call&) { FAIL("the composition was to run"); },
+                                          .composition = [](const Call& call) -> Tensors {
+                                            const Tensor* by = call.attrs().find<Tensor>("by");
+                                            return {by ? call.input(0) + *by : call.input(0) * 2.0};
+                                          }});
+  const Tensor x = tensor<float>({0.25, -1});
+  for (const Attrs& attrs : {Attrs(), Attrs{{"by", tensor<float>({1, 2})}}}) {
+    const auto f = trace([&](Tensor v) { return apply(shifted, {v}, attrs); }, {spec(float32, {2}, "x")});
+    const Session session(Graph::from_graph_def(f.graph().as_graph_def()));
+    const Tensor expected = attrs.find("by") ? x + tensor<float>({1, 2}) : x * 2.0;
+    CHECK(same_bits(session.run(f.output().name(), {{"x:0", x}}), expected));
+  }
+}
+
+}  // namespace tapestry::test::user_ops_test
