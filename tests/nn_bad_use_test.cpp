@@ -122,6 +122,11 @@ struct Around : nn::Module {
   TAPESTRY_FIELDS(inner)
   Tensor operator()(const Tensor& x) const { return inner(x); }
 };
+/// A Parameter is a part, too.
+struct Scales : nn::Module {
+  nn::Parameter factor{ones({2})};
+  Tensor operator()(const Tensor& x) const { return factor * x; }
+};
 /// One that has no parts.
 struct Doubles : nn::Module {
   Tensor operator()(const Tensor& x) const { return 2.0 * x; }
@@ -140,6 +145,11 @@ TEST_CASE("a class that names no parts is refused wherever its parts would be le
   TAPESTRY_REFUSED(FailedPreconditionError, part, around.named_buffers());
   TAPESTRY_REFUSED(FailedPreconditionError, part, around.parameter_count());
   CHECK(around.training());
+  const std::string scales = "The class Scales of '1' has not named its parts";
+  nn::Sequential with_scales{nn::Dense(2, 2), Scales()};
+  TAPESTRY_REFUSED(FailedPreconditionError, scales, with_scales.parameters());
+  TAPESTRY_REFUSED(FailedPreconditionError, scales, with_scales.state_dict());
+  TAPESTRY_REFUSED(FailedPreconditionError, scales, with_scales.eval());
   nn::Sequential plain{nn::Dense(2, 2), Doubles()};  // a part without parts need not say so
   plain.eval();
   CHECK(plain.named_parameters().size() == 2);

@@ -28,14 +28,13 @@ std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(
       where);
 }
 
-/// Throws FailedPreconditionError for a part that holds modules and has not named its parts. A part without modules
-/// need not name any.
+/// Throws FailedPreconditionError for a part that holds parts itself and has not named them.
 void check_parts(const std::vector<Field>& fields, const std::string& prefix, Where where) {
   for (const Field& field : fields) {
     Module* const* part = std::get_if<Module*>(&field.part);
     if (!part) continue;
     const Fields parts = (*part)->fields();
-    if (!parts.are_named() && holds_modules(**part, field.bytes))
+    if (!parts.are_named() && holds_parts(**part, field.bytes))
       throw_unnamed(join(" of '", prefix, field.name, "'"), **part, where);
     check_parts(parts.list(), prefix + field.name + ".", where);
   }

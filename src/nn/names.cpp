@@ -1,6 +1,7 @@
 #include "nn/names.hpp"
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
@@ -107,6 +108,36 @@ struct ModuleList {
   }
 };
 
+/// The cells of the Variables of modules.
+struct ModuleCells {
+  static void add(const std::shared_ptr<Variable::Cell>& cell) {
+    if (cells().size() >= most) {
+      std::erase_if(cells(), [](const auto& each) { return each.second.expired(); });
+      most = 2 * cells().size() + 100;
+    }
+    cells().insert_or_assign(cell.get(), cell);
+  }
+
+  /// A Variable in the module has a pointer to its cell.
+  static bool any_in(const Module& module, std::size_t bytes) {
+    const auto* begin = reinterpret_cast<const char*>(&module);
+    for (std::size_t at = 0; at + sizeof(const void*) <= bytes; at += alignof(const void*)) {
+      const Variable::Cell* cell = nullptr;
+      std::memcpy(&cell, begin + at, sizeof cell);
+      if (const auto found = cells().find(cell); found != cells().end() && !found->second.expired()) return true;
+    }
+    return false;
+  }
+
+ private:
+  using Cells = std::unordered_map<const Variable::Cell*, std::weak_ptr<Variable::Cell>>;
+  static Cells& cells() {
+    static auto& list = *new Cells;
+    return list;
+  }
+  static inline std::size_t most = 100;  ///< how many there are before those that are gone are looked for
+};
+
 NamedParts::NamedParts(Module* module)
     : offset_(reinterpret_cast<char*>(module) - reinterpret_cast<char*>(this)), thread_(std::this_thread::get_id()) {
   enter();
@@ -168,9 +199,14 @@ void adopt(const Module& module) {
   ModuleList::adopt(module);
 }
 
-bool holds_modules(const Module& module, std::size_t bytes) {
+void note_cell(const std::shared_ptr<Variable::Cell>& cell) {
   const std::lock_guard lock(list_mutex());
-  return ModuleList::any_in(module, bytes);
+  ModuleCells::add(cell);
+}
+
+bool holds_parts(const Module& module, std::size_t bytes) {
+  const std::lock_guard lock(list_mutex());
+  return ModuleList::any_in(module, bytes) || ModuleCells::any_in(module, bytes);
 }
 
 std::string path_of(const Module& module) {

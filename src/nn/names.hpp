@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "tapestry/nn/module.hpp"
@@ -15,8 +16,11 @@ void update_names();
 /// Makes this thread the one that uses the module and finds its paths.
 void adopt(const Module& module);
 
-/// Whether the `bytes` bytes of this module contain a module that has named its parts.
-bool holds_modules(const Module& module, std::size_t bytes);
+/// Notes a Variable of a module, for `holds_parts`.
+void note_cell(const std::shared_ptr<Variable::Cell>& cell);
+
+/// Whether the `bytes` bytes of this module contain a Parameter, a Buffer, or a module that has named its parts.
+bool holds_parts(const Module& module, std::size_t bytes);
 
 /// The path of the module from the outermost one; "" for the outermost one itself and for a module that is not listed.
 std::string path_of(const Module& module);

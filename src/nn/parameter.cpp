@@ -17,6 +17,7 @@ Variable copy_of(const Variable& other) {
   const ExecuteNow now;
   Variable copy(cell->load(), {.name = cell->given_name, .trainable = cell->trainable});
   copy.cell()->path_names = cell->path_names;
+  note_cell(copy.cell());
   return copy;
 }
 
@@ -29,6 +30,7 @@ std::shared_ptr<Variable::Cell> cell_of(const Init& initial_value, const Variabl
   const Variable made(initial_value, options, where);
   static constexpr PathNames names{update_names, LayerCall::node_name};
   made.cell()->path_names = &names;
+  note_cell(made.cell());
   return made.cell();
 }
 
