@@ -151,17 +151,66 @@ bool lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   return rule_needs_sizes(op) && rule_lacks_sizes(reader, inputs);
 }
 
+namespace {
+
+/// The foreign ops whose attribute T is not the type of their first input; bit i tells that it is that of input i.
+struct TypedInputs {
+  std::string_view op;
+  unsigned inputs;
+};
+constexpr auto typed_otherwise = std::to_array<TypedInputs>({{"AvgPool3DGrad", 0b10},
+                                                             {"AvgPoolGrad", 0b10},
+                                                             {"Bincount", 0b100},
+                                                             {"BlockLSTM", 0b1'1111'1110},
+                                                             {"BlockLSTMGrad", 0b1'1111'1110},
+                                                             {"Concat", 0b10},
+                                                             {"Conv2DBackpropInput", 0b110},
+                                                             {"CropAndResizeGradBoxes", 0b10},
+                                                             {"CropAndResizeGradImage", 0},
+                                                             {"DenseBincount", 0b100},
+                                                             {"DepthwiseConv2dNativeBackpropInput", 0b110},
+                                                             {"Fill", 0b10},
+                                                             {"InTopK", 0b10},
+                                                             {"InTopKV2", 0b110},
+                                                             {"MaxPool3DGrad", 0b100},
+                                                             {"OneHot", 0b1100},
+                                                             {"ParallelDynamicStitch", 0},
+                                                             {"RaggedTensorToTensor", 0b110},
+                                                             {"ResizeBicubicGrad", 0b10},
+                                                             {"ResizeBilinearGrad", 0b10},
+                                                             {"ScatterNd", 0b10},
+                                                             {"Select", 0b110},
+                                                             {"SparseDenseCwiseAdd", 0b1010},
+                                                             {"SparseFillEmptyRows", 0b1010},
+                                                             {"SparseFillEmptyRowsGrad", 0b10},
+                                                             {"SparseReduceSum", 0b10},
+                                                             {"SparseReorder", 0b10},
+                                                             {"SparseTensorDenseAdd", 0b1010},
+                                                             {"SparseTensorDenseMatMul", 0b1010},
+                                                             {"SparseToDense", 0b1100},
+                                                             {"StridedSliceGrad", 0b10000}});
+
+std::vector<std::size_t> typed_inputs_of_foreign(const NodeReader& reader) {
+  const std::string& op = reader.def().op;
+  std::vector<std::size_t> found;
+  if (op == "AddN") {
+    found.resize(reader.input_count());
+    std::iota(found.begin(), found.end(), std::size_t{0});
+    return found;
+  }
+  const auto other = std::find_if(typed_otherwise.begin(), typed_otherwise.end(),
+                                  [&](const TypedInputs& each) { return each.op == op; });
+  const unsigned inputs = other == typed_otherwise.end() ? 1 : other->inputs;
+  for (std::size_t i = 0; inputs >> i != 0; ++i)
+    if ((inputs >> i & 1) != 0) found.push_back(i);
+  return found;
+}
+
+}  // namespace
+
 std::vector<std::size_t> inputs_of_type_t(const NodeReader& reader) {
   const std::string& op = reader.def().op;
-  if (find_foreign_op(reader.def())) {
-    if (op == "AddN") {
-      std::vector<std::size_t> all(reader.input_count());
-      std::iota(all.begin(), all.end(), std::size_t{0});
-      return all;
-    }
-    if (op == "Select") return {1, 2};
-    return op == "OneHot" ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{0};
-  }
+  if (find_foreign_op(reader.def())) return typed_inputs_of_foreign(reader);
   const OpRule& rule = *rule_of_tensorflow(op);
   const std::vector<std::size_t> inputs = reader.direct_inputs(rule);
   const Promotion& promotion = rule.entry->promotion;
