@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "io/tensorflow/op_outputs.hpp"
 #include "node_text.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
@@ -69,6 +70,33 @@ TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
       CHECK(io::encode(one) == io::encode(two));
     }
     CHECK(Graph::from_graph_def(after).as_graph_def() == after);
+  }
+}
+
+TEST_CASE("the outputs of an op of several lists are told apart in functions") {
+  using namespace io;
+  const auto types = [](std::size_t count) { return ListDef{.types = std::vector<TypeCode>(count, code_of(float32))}; };
+  const NodeDef parse{.name = "parse",
+                      .op = "ParseExampleV2",
+                      .attrs = {{"num_sparse", std::int64_t{2}},
+                                {"sparse_types", types(2)},
+                                {"Tdense", types(3)},
+                                {"ragged_value_types", types(0)},
+                                {"ragged_split_types", types(0)}}};
+  for (const auto& [name, first] : {std::pair{"sparse_indices", 0}, {"sparse_values", 2}, {"sparse_shapes", 4}})
+    CHECK(first_output(parse, name) == first);
+  for (const std::int64_t output : {0, 1, 2, 5, 6, 8}) {
+    const std::string name = output_in_function(parse, output);
+    const std::size_t colon = name.find(':');
+    CHECK(first_output(parse, name.substr(0, colon)) + std::stoll(name.substr(colon + 1)) == output);
+  }
+  CHECK(output_in_function(parse, 7) == "dense_values:1");
+  CHECK_THROWS_AS(output_in_function(parse, 9), InvalidArgumentError);
+  CHECK_THROWS_AS(first_output(parse, "others"), InvalidArgumentError);
+  for (const AttrDef& length : {AttrDef(std::int64_t{-1}), AttrDef(std::int64_t{1} << 40), AttrDef()}) {
+    NodeDef lying = parse;
+    lying.attrs.insert_or_assign("num_sparse", length);
+    CHECK_THROWS_AS(first_output(lying, "dense_values"), InvalidArgumentError);
   }
 }
 

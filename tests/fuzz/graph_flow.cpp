@@ -54,7 +54,7 @@ class FlowMaker {
   std::vector<std::string> selector(bool value) { return {constant(tensor(value))}; }
   std::vector<std::string> selector(int value) { return {constant(tensor(value))}; }
 
-  static std::string output_of(const NodeDef& node) { return node.name + ":" + io::output_in_function(node.op, 0); }
+  static std::string output_of(const NodeDef& node) { return node.name + ":" + io::output_in_function(node, 0); }
 
   FunctionDef taking(const std::string& label, std::size_t first) const {
     FunctionDef function{.name = unique(label)};

@@ -21,7 +21,10 @@ def table(source):
 
 def main(path):
     ops = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
-    known = {op.name: [each.name for each in op.output_arg] for op in ops.op}
+    lengths = {op.name: [each.number_attr or each.type_list_attr for each in op.output_arg] for op in ops.op}
+    # The length of a list counts where others follow it.
+    known = {op.name: [each.name + (f"={length}" if length and len(op.output_arg) > 1 else "")
+                       for each, length in zip(op.output_arg, lengths[op.name])] for op in ops.op}
     found = dict(table(pathlib.Path(path).read_text()))
     wrong = [op for op, outputs in found.items() if known.get(op, outputs) != outputs]
     for op in wrong:

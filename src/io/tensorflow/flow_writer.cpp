@@ -83,8 +83,8 @@ class FunctionBuilder {
   }
 
   FunctionDef finish(bool is_stateful) {
-    std::unordered_map<std::string_view, const std::string*> ops;
-    for (const NodeDef& each : nodes_) ops.emplace(each.name, &each.op);
+    std::unordered_map<std::string_view, const NodeDef*> ops;
+    for (const NodeDef& each : nodes_) ops.emplace(each.name, &each);
     for (const Node* each : function_.operations)
       if (ops.contains(each->name())) def_.control_returns.push_back(each->name());
     const auto reference = [&](const std::string& input) { return reference_to(input, ops); };
@@ -114,7 +114,7 @@ class FunctionBuilder {
 
   /// An input as the nodes of a function have it: "argument", "node:output:index", "^node".
   std::string reference_to(const std::string& input,
-                           const std::unordered_map<std::string_view, const std::string*>& ops) const {
+                           const std::unordered_map<std::string_view, const NodeDef*>& ops) const {
     if (input.starts_with('^')) return input;
     if (const auto found = given_.find(input); found != given_.end()) {
       const auto node = ops.find(found->second);

@@ -30,7 +30,7 @@ class FunctionWriter {
   explicit FunctionWriter(const GraphFunction& function) : function_(function) {
     std::unordered_set<std::string> taken;
     for (const NodeDef* each : function.nodes) {
-      ops_.emplace(each->name, each->op);
+      nodes_.emplace(each->name, each);
       taken.insert(each->name);
     }
     inputs_ = names_of(function.inputs, taken);
@@ -111,16 +111,16 @@ class FunctionWriter {
 
   /// "argument", "node:output:index" or "^node"; "" for a control input from a node that the function lacks.
   std::string input_in_function(const std::string& input) const {
-    if (input.starts_with('^')) return ops_.contains(std::string_view(input).substr(1)) ? input : std::string();
+    if (input.starts_with('^')) return nodes_.contains(std::string_view(input).substr(1)) ? input : std::string();
     if (const auto found = arguments_.find(input); found != arguments_.end()) return found->second;
     const std::size_t colon = std::min(input.find(':'), input.size());
     const std::string node = input.substr(0, colon);
     const std::int64_t output = colon == input.size() ? 0 : std::stoll(input.substr(colon + 1));
-    return detail::join(node, ":", output_in_function(ops_.at(node), output));
+    return detail::join(node, ":", output_in_function(*nodes_.at(node), output));
   }
 
   const GraphFunction& function_;
-  std::unordered_map<std::string_view, std::string_view> ops_;  ///< by the name of a node
+  std::unordered_map<std::string_view, const NodeDef*> nodes_;  ///< by name
   std::vector<std::string> inputs_, outputs_;                   ///< names in the function
   std::unordered_map<std::string, std::string> arguments_;      ///< by endpoint
 };

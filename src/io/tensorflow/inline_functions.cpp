@@ -360,7 +360,7 @@ class Inliner {
           std::find_if(outputs.begin(), outputs.end(), [&](const auto& each) { return each.name == name; });
       return which == outputs.end() ? index : which - outputs.begin() + index;
     }
-    return first_output(node.op, name) + index;
+    return first_output(node, name) + index;
   }
 
   [[noreturn]] static void refuse(const NodeDef& call, const std::string& problem) {

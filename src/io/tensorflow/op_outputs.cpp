@@ -10,9 +10,9 @@
 namespace tapestry::io {
 namespace {
 
-/// Names of outputs, and the ops that have these. TensorFlow's ops that models do without, and those with lists among
-/// several outputs, are left out. All others have one (list of) outputs, "output". tests/interop/op_outputs.py compares
-/// the table with TensorFlow.
+/// Names of outputs, and the ops that have these. An output of several that is a list has the attribute behind "=" that
+/// tells its length: a number, or a list of types. TensorFlow's ops that models do without are left out. All others
+/// have one (list of) outputs, "output". tests/interop/op_outputs.py compares the table with TensorFlow.
 struct NamedOutputs {
   std::string_view outputs, ops;
 };
@@ -195,6 +195,41 @@ constexpr NamedOutputs named_outputs[] = {
     {"y batch_mean batch_variance reserve_space_1 reserve_space_2 reserve_space_3", "FusedBatchNormV3"},
     {"i cs f o ci co h", "BlockLSTM BlockLSTMV2 LSTMBlockCell"},
     {"x_grad cs_prev_grad h_prev_grad w_grad wci_grad wcf_grad wco_grad b_grad", "BlockLSTMGrad BlockLSTMGradV2"},
+    {"batched_tensors=T batch_index id", "Batch"},
+    {"decoded_indices=top_paths decoded_values=top_paths decoded_shape=top_paths log_probability",
+     "CTCBeamSearchDecoder"},
+    {"indices keys values=component_types", "BarrierTakeMany"},
+    {"key values=dtypes", "MapUnstageNoKey OrderedMapUnstageNoKey"},
+    {"output_indices=num_split output_values=num_split output_shape=num_split", "SparseSplit"},
+    {"output_nested_splits=OUTPUT_RAGGED_RANK output_dense_values", "RaggedGather"},
+    {"output_nested_splits=output_ragged_rank output_dense_values", "RaggedTensorFromVariant"},
+    {"sizes values=output_types", "DecodeProtoV2"},
+    {"sparse_indices=Nsparse sparse_values=sparse_types sparse_shapes=Nsparse dense_values=Tdense", "ParseExample"},
+    {"sparse_indices=num_sparse sparse_values=sparse_types sparse_shapes=num_sparse dense_values=Tdense",
+     "ParseSingleExample"},
+    {"sparse_indices=num_sparse sparse_values=sparse_types sparse_shapes=num_sparse dense_values=Tdense "
+     "ragged_values=ragged_value_types ragged_row_splits=ragged_split_types",
+     "ParseExampleV2"},
+    {"context_sparse_indices=Ncontext_sparse context_sparse_values=context_sparse_types "
+     "context_sparse_shapes=Ncontext_sparse context_dense_values=Tcontext_dense "
+     "feature_list_sparse_indices=Nfeature_list_sparse feature_list_sparse_values=feature_list_sparse_types "
+     "feature_list_sparse_shapes=Nfeature_list_sparse feature_list_dense_values=feature_list_dense_types",
+     "ParseSingleSequenceExample"},
+    {"context_sparse_indices=Ncontext_sparse context_sparse_values=context_sparse_types "
+     "context_sparse_shapes=Ncontext_sparse context_dense_values=Tcontext_dense "
+     "feature_list_sparse_indices=Nfeature_list_sparse feature_list_sparse_values=feature_list_sparse_types "
+     "feature_list_sparse_shapes=Nfeature_list_sparse feature_list_dense_values=feature_list_dense_types "
+     "feature_list_dense_lengths=Nfeature_list_dense",
+     "ParseSequenceExample"},
+    {"context_sparse_indices=Ncontext_sparse context_sparse_values=context_sparse_types "
+     "context_sparse_shapes=Ncontext_sparse context_dense_values=Tcontext_dense "
+     "context_ragged_values=context_ragged_value_types context_ragged_row_splits=context_ragged_split_types "
+     "feature_list_sparse_indices=Nfeature_list_sparse feature_list_sparse_values=feature_list_sparse_types "
+     "feature_list_sparse_shapes=Nfeature_list_sparse feature_list_dense_values=feature_list_dense_types "
+     "feature_list_dense_lengths=Nfeature_list_dense feature_list_ragged_values=feature_list_ragged_value_types "
+     "feature_list_ragged_outer_splits=feature_list_ragged_split_types "
+     "feature_list_ragged_inner_splits=feature_list_ragged_split_types",
+     "ParseSequenceExampleV2"},
 };
 
 std::vector<std::string_view> words(std::string_view text) {
@@ -207,37 +242,71 @@ std::vector<std::string_view> words(std::string_view text) {
   return list;
 }
 
-/// The names of the op's outputs.
-const std::vector<std::string_view>& outputs_of(std::string_view op) {
-  using Table = std::unordered_map<std::string_view, std::vector<std::string_view>>;
+struct Output {
+  std::string_view name;
+  std::string_view length = {};  ///< the attribute that tells it; "" for a tensor
+};
+using Outputs = std::vector<Output>;
+
+Outputs outputs_in(std::string_view text) {
+  Outputs outputs;
+  for (const std::string_view each : words(text)) {
+    const std::size_t middle = std::min(each.find('='), each.size());
+    outputs.push_back({each.substr(0, middle), each.substr(std::min(middle + 1, each.size()))});
+  }
+  return outputs;
+}
+
+const Outputs& outputs_of(std::string_view op) {
+  using Table = std::unordered_map<std::string_view, Outputs>;
   static const auto& table = *new Table([] {
     Table made;
     for (const NamedOutputs& row : named_outputs)
-      for (const std::string_view each : words(row.ops)) made.emplace(each, words(row.outputs));
+      for (const std::string_view each : words(row.ops)) made.emplace(each, outputs_in(row.outputs));
     return made;
   }());
-  static const auto& usual = *new std::vector<std::string_view>{"output"};
+  static const auto& usual = *new Outputs{{"output"}};
   const auto found = table.find(op);
   return found == table.end() ? usual : found->second;
 }
 
-}  // namespace
-
-std::int64_t first_output(std::string_view op, std::string_view output) {
-  const auto& names = outputs_of(op);
-  if (names.size() == 1) return 0;
-  const auto found = std::find(names.begin(), names.end(), output);
-  if (found == names.end())
-    throw InvalidArgumentError(detail::join("TensorFlow's op '", op, "' has no output '", output, "'"));
-  return found - names.begin();
+/// How many tensors of the node an output is.
+std::int64_t length_of(const NodeDef& node, const Output& output) {
+  if (output.length.empty()) return 1;
+  const auto found = node.attrs.find(output.length);
+  if (found != node.attrs.end()) {
+    if (const auto* types = std::get_if<ListDef>(&found->second)) return std::ssize(types->types);
+    constexpr std::int64_t most = 1 << 20;
+    if (const auto* number = std::get_if<std::int64_t>(&found->second); number && *number >= 0 && *number <= most)
+      return *number;
+  }
+  throw InvalidArgumentError(detail::join("Node '", node.name, "' (op: '", node.op, "'): the attribute '",
+                                          output.length, "' does not tell how many outputs it has"));
 }
 
-std::string output_in_function(std::string_view op, std::int64_t output) {
-  const auto& names = outputs_of(op);
-  if (names.size() == 1) return detail::join(names[0], ":", output);
-  if (std::cmp_greater_equal(output, names.size()))
-    throw InvalidArgumentError(detail::join("TensorFlow's op '", op, "' has no output ", output));
-  return detail::join(names[output], ":0");
+}  // namespace
+
+std::int64_t first_output(const NodeDef& node, std::string_view output) {
+  const Outputs& outputs = outputs_of(node.op);
+  if (outputs.size() == 1) return 0;
+  std::int64_t first = 0;
+  for (const Output& each : outputs) {
+    if (each.name == output) return first;
+    first += length_of(node, each);
+  }
+  throw InvalidArgumentError(detail::join("TensorFlow's op '", node.op, "' has no output '", output, "'"));
+}
+
+std::string output_in_function(const NodeDef& node, std::int64_t output) {
+  const Outputs& outputs = outputs_of(node.op);
+  if (outputs.size() == 1) return detail::join(outputs[0].name, ":", output);
+  std::int64_t place = output;
+  for (const Output& each : outputs) {
+    const std::int64_t length = length_of(node, each);
+    if (place < length) return detail::join(each.name, ":", place);
+    place -= length;
+  }
+  throw InvalidArgumentError(detail::join("TensorFlow's op '", node.op, "' has no output ", output));
 }
 
 }  // namespace tapestry::io
