@@ -30,6 +30,14 @@ std::int64_t product(const Shape& shape) {
   return overflow ? -1 : empty ? 0 : total;
 }
 
+/// The same, where it is easy: the product if all sizes are above 0 and it fits, otherwise 0.
+std::int64_t plain_product(std::span<const std::int64_t> sizes) {
+  std::int64_t total = 1;
+  for (const std::int64_t size : sizes)
+    if (size <= 0 || __builtin_mul_overflow(total, size, &total)) return 0;
+  return total;
+}
+
 }  // namespace
 
 void detail::UnknownSizes::destroy(UnknownSizes* sizes) noexcept { delete sizes; }
@@ -53,7 +61,7 @@ Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
     if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"), where);
     sizes_[rank_++] = size;
   }
-  if (product(*this) < 0) refuse_size(*this, where);
+  if (plain_product(this->sizes()) == 0 && product(*this) < 0) refuse_size(*this, where);
 }
 
 Shape::Shape(std::initializer_list<Size> sizes, Where where) {
@@ -70,10 +78,14 @@ Shape Shape::unknown_rank() {
   return shape;
 }
 
-std::int64_t Shape::num_elements() const { return is_known() ? product(*this) : -1; }
+std::int64_t Shape::num_elements() const {
+  const std::int64_t total = has_rank() ? plain_product(sizes()) : 0;
+  return total > 0 ? total : is_known() ? product(*this) : -1;
+}
 
 std::int64_t Shape::size(Where where) const {
   if (!has_rank()) throw FailedPreconditionError("The number of elements is not known: not even the rank is", where);
+  if (const std::int64_t total = plain_product(sizes()); total > 0) return total;
   for (int i = 0; i < rank_; ++i)
     if (sizes_[i] < 0) static_cast<void>(std::int64_t{at(i, where)});  // throws
   return product(*this);
