@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,17 +27,22 @@ Lines lines_around(const Shape& shape, int axis, int axes = 1) {
   return lines;
 }
 
-/// An array of int64 in memory of the backend's allocator, which is faster than the heap.
+/// An array of int64. More than a few are in memory of the backend's allocator, which is faster than the heap.
 class Positions {
  public:
-  explicit Positions(std::int64_t count) : memory_(detail::make_tensor(DType::int64, {count}, cpu())) {}
-  std::size_t size() const { return static_cast<std::size_t>(memory_.size()); }
-  std::int64_t* begin() { return detail::mutable_data<std::int64_t>(memory_); }
+  explicit Positions(std::int64_t count) : size_(static_cast<std::size_t>(count)) {
+    if (size_ > few_.size()) memory_ = detail::make_tensor(DType::int64, {count}, cpu());
+  }
+  std::size_t size() const { return size_; }
+  std::int64_t* begin() { return memory_ ? detail::mutable_data<std::int64_t>(memory_) : few_.data(); }
+  const std::int64_t* begin() const { return const_cast<Positions*>(this)->begin(); }
   std::int64_t& operator[](std::size_t i) { return begin()[i]; }
-  const std::int64_t& operator[](std::size_t i) const { return detail::mutable_data<std::int64_t>(memory_)[i]; }
+  const std::int64_t& operator[](std::size_t i) const { return begin()[i]; }
 
  private:
-  Tensor memory_;
+  std::size_t size_;
+  std::array<std::int64_t, 32> few_;
+  Tensor memory_{};
 };
 
 Positions whole_numbers(Backend& backend, const Tensor& indices) {
