@@ -70,6 +70,10 @@ void ToyBackend::copy(const Tensor& x, const Tensor& y) {
   const Open open(*this);
   CpuBackend::copy(x, y);
 }
+bool ToyBackend::join(const Tensors& parts, int axis, const Tensor& y) {
+  const Open open(*this);
+  return CpuBackend::join(parts, axis, y);
+}
 void ToyBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {
   const Open open(*this);
   CpuBackend::unary(f, x, alpha, y);

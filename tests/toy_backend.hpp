@@ -24,6 +24,7 @@ class ToyBackend final : public host::CpuBackend {
   void fill(double value, const Tensor& y) override;
   void iota(double start, double step, const Tensor& y) override;
   void copy(const Tensor& x, const Tensor& y) override;
+  bool join(const Tensors& parts, int axis, const Tensor& y) override;
   void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) override;
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;

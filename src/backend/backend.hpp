@@ -156,6 +156,9 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
   /// Copies from[i] to to[i], as `copy` does, for every i. No tensor of `to` overlaps another of them or one of `from`.
   virtual void copy_each(const Tensors& from, const Tensors& to);
+  /// Joins tensors along an axis, or stacks them at it: for each position along y's axes before `axis`, their elements
+  /// come one after another. Returns false, and does nothing, unless this is faster than to `copy_each` to views of y.
+  virtual bool join(const Tensors& parts, int axis, const Tensor& y);
   /// The elements in row-major order without gaps: x itself if it is contiguous, else a copy that no tape sees.
   Tensor contiguous(const Tensor& x);
   /// A contiguous copy, which may be changed and which no tape sees.

@@ -104,7 +104,9 @@ TAPESTRY_OP(concat_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
-          backend.copy_each(call.inputs(), parts_of(call.output(), axis_of(call), call.inputs()));
+          const int axis = axis_of(call);
+          if (!backend.join(call.inputs(), axis, call.output()))
+            backend.copy_each(call.inputs(), parts_of(call.output(), axis, call.inputs()));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       Tensors inputs{g};
@@ -134,7 +136,7 @@ TAPESTRY_OP(stack_op){{
         [](Backend& backend, const Call& call) {
           const Tensor& y = call.output();
           const int axis = normalize_axis(call.attr<std::int64_t>("axis"), y.rank());
-          backend.copy_each(call.inputs(), slices_of(y, axis));
+          if (!backend.join(call.inputs(), axis, y)) backend.copy_each(call.inputs(), slices_of(y, axis));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return Tensors(unstack(g, call.attr<std::int64_t>("axis")));

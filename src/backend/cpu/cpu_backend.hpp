@@ -24,6 +24,7 @@ class CpuBackend : public Backend {
 
   // movement.cpp
   void copy(const Tensor& x, const Tensor& y) override;
+  bool join(const Tensors& parts, int axis, const Tensor& y) override;
 
   // elementwise.cpp
   void fill(double value, const Tensor& y) override;
