@@ -489,26 +489,31 @@ class Machine {
   std::array<BoundInstruction, max_instructions> instructions_;
 };
 
-bool are_single_elements(std::span<const Tensor> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& each) { return each.size() == 1; });
+/// Whether the elements of an input are those of the outputs, in their order, or one that is repeated.
+bool is_in_order(const Tensor& input, std::int64_t count) {
+  const std::int64_t size = input.size();
+  return size == 1 || (size == count && input.is_contiguous());
 }
 
-/// Runs a program on tensors of one element, without dividing them into blocks. A loop of a graph over numbers does
-/// little else.
-void run_on_elements(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  constexpr std::size_t largest = 8;
-  alignas(largest) std::array<std::byte, largest * max_operands> room;
+/// Runs a program on tensors of up to `smallest_block` elements, without dividing them into blocks. A loop of a graph
+/// over numbers does little else, and so does a network that computes a single example.
+void run_at_once(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                 std::int64_t count) {
+  constexpr std::int64_t largest = 8;
+  alignas(64) std::array<std::byte, largest * smallest_block * Program::max_operands> room;
   std::array<DType, max_operands> types;
   Operands operands;
   std::size_t next = 0;
   for (const std::span<const Tensor> tensors : {inputs, outputs})
     for (const Tensor& each : tensors) {
       types[next] = each.dtype();
-      operands[next++] = {static_cast<std::byte*>(each.impl().data), 1};
+      operands[next++] = {static_cast<std::byte*>(each.impl().data), each.size() == count ? 1 : 0};
     }
-  for (; next < static_cast<std::size_t>(program.operands()); ++next) operands[next] = {&room[largest * next], 1};
+  std::byte* free = room.data();
+  for (; next < static_cast<std::size_t>(program.operands()); ++next, free += largest * count)
+    operands[next] = {free, 1};
   for (const Program::Instruction& each : program.instructions) {
-    bound_to_kernel(each, types).run(operands, 1);
+    bound_to_kernel(each, types).run(operands, count);
     types[each.result] = each.dtype;
   }
 }
@@ -528,8 +533,12 @@ void in_stripes(const Program& program, std::span<const Tensor> inputs, std::spa
 }
 
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  if (outputs[0].size() == 1 && are_single_elements(inputs)) return run_on_elements(program, inputs, outputs);
-  if (outputs[0].size() > 0) Machine(program, inputs, outputs).run();
+  const std::int64_t count = outputs[0].size();
+  if (count == 0) return;
+  const bool at_once = count <= smallest_block && std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& each) {
+                         return is_in_order(each, count);
+                       });
+  at_once ? run_at_once(program, inputs, outputs, count) : Machine(program, inputs, outputs).run();
 }
 
 }  // namespace tapestry::host
