@@ -1,7 +1,9 @@
 #include "serve/http_server.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 #include <sys/socket.h>
@@ -20,6 +22,33 @@ class Listening final : public Base {
  public:
   using Base::Base;
   void lengthen_queue() const { ::listen(Base::svr_sock_, 1024); }
+};
+
+/// What the headers tell of the body. They are looked through once: a look-up in httplib's map, which compares without
+/// regard to case, takes as long as parsing a short body.
+struct BodyHeaders {
+  explicit BodyHeaders(const httplib::Headers& headers) {
+    for (const auto& [name, value] : headers) {
+      if (is(name, "content-length")) {
+        if (lengths++ == 0) length = value;
+      } else if (is(name, "transfer-encoding")) {
+        chunked = true;
+      } else if (is(name, "content-encoding")) {
+        packed = true;
+      }
+    }
+  }
+
+  std::string_view length{};  ///< the first one; empty if there is none
+  int lengths = 0;            ///< how many there are
+  bool chunked = false, packed = false;
+
+ private:
+  static bool is(std::string_view name, std::string_view lower_case) {
+    return name.size() == lower_case.size() &&
+           std::equal(name.begin(), name.end(), lower_case.begin(),
+                      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
+  }
 };
 
 constexpr const char* no_token = "The request has no valid token";
@@ -117,15 +146,15 @@ class HttpServer::Impl {
   std::optional<Answer> read_body(const httplib::Request& request, const httplib::ContentReader* read,
                                   Deadline deadline, std::string* body, RequestMemory::Hold& memory) const {
     const auto refuse = [](int status, const char* text) { return Answer{.status = status, .body = error_body(text)}; };
-    const bool chunked = request.has_header("Transfer-Encoding");
-    const std::string length = request.get_header_value("Content-Length");
+    const BodyHeaders headers(request.headers);
+    const std::string_view length = headers.length;
     const bool is_number = length.find_first_not_of("0123456789") == std::string::npos && length.size() < 19;
-    if (!is_number || request.get_header_value_count("Content-Length") > 1 || (chunked && !length.empty()))
+    if (!is_number || headers.lengths > 1 || (headers.chunked && !length.empty()))
       return refuse(400, "The request does not tell the length of its body");
-    const bool empty = !chunked && (length.empty() || length == "0");
+    const bool empty = !headers.chunked && (length.empty() || length == "0");
     if (!read && !empty) return refuse(400, "A request of this method has no body");
     if (!read || empty) return std::nullopt;
-    const bool packed = request.has_header("Content-Encoding");
+    const bool packed = headers.packed;
     if (packed && !body) return refuse(401, no_token);
     const char* trouble = "The request was cut off, or cannot be unpacked";
     int status = 400;
