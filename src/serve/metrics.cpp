@@ -1,5 +1,6 @@
 #include "serve/metrics.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -26,19 +27,28 @@ std::string number(double value) {
   return {text.begin(), std::to_chars(text.begin(), text.end(), value).ptr};
 }
 
-double bound(std::size_t bucket) { return 10 * std::pow(1.8, static_cast<double>(bucket)); }
+/// The most microseconds of a bucket.
+template <std::size_t buckets>
+const std::array<double, buckets>& bounds() {
+  static const auto list = [] {
+    std::array<double, buckets> made;
+    for (std::size_t i = 0; i < buckets; ++i) made[i] = 10 * std::pow(1.8, static_cast<double>(i));
+    return made;
+  }();
+  return list;
+}
 
 }  // namespace
 
 void Metrics::count(const std::string& model, const std::string& method, const std::string& status,
                     std::chrono::nanoseconds time) {
   const double microseconds = static_cast<double>(time.count()) / 1000;
-  std::size_t bucket = 0;
-  while (bucket + 1 < buckets && microseconds > bound(bucket)) ++bucket;
+  const auto& most = bounds<buckets - 1>();
+  const std::ptrdiff_t bucket = std::lower_bound(most.begin(), most.end(), microseconds) - most.begin();
   const std::lock_guard lock(mutex_);
   ++requests_[{model, method, status}];
   Latency& latency = latencies_[{model, method}];
-  ++latency.counts[bucket];
+  ++latency.counts[static_cast<std::size_t>(bucket)];
   latency.microseconds += microseconds;
 }
 
@@ -54,7 +64,7 @@ std::string Metrics::prometheus() const {
     std::uint64_t count = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
       count += latency.counts[bucket];
-      const std::string most = bucket + 1 == buckets ? "+Inf" : number(bound(bucket));
+      const std::string most = bucket + 1 == buckets ? "+Inf" : number(bounds<buckets - 1>()[bucket]);
       text += ":tensorflow:serving:request_latency_bucket{" + labels + ",le=\"" + most + "\"} " +
               std::to_string(count) + "\n";
     }
