@@ -147,7 +147,7 @@ std::string decode_base64(std::string_view text) {
 
 // A value takes 16 bytes. RapidJSON's usual 64 KiB for any request cost more than parsing a short one.
 ParsedObject::ParsedObject(std::string_view body)
-    : memory_(std::clamp<std::size_t>(8 * body.size(), 1024, 65536)), document_(&memory_) {
+    : memory_(room_.data(), room_.size(), std::clamp<std::size_t>(8 * body.size(), 1024, 65536)), document_(&memory_) {
   if (body.empty()) throw InvalidArgumentError("JSON Parse error: The document is empty");
   Parsing parsing{.stream = rapidjson::MemoryStream(body.data(), body.size())};
   document_.Populate(parsing);

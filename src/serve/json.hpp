@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -15,10 +17,13 @@ using Json = rapidjson::Value;
 class ParsedObject {
  public:
   explicit ParsedObject(std::string_view body);
+  ParsedObject(const ParsedObject&) = delete;
+  ParsedObject& operator=(const ParsedObject&) = delete;
 
   const Json& json() const { return document_; }
 
  private:
+  std::array<std::byte, 4096> room_;  ///< for the values of a short body; the heap is slower
   rapidjson::MemoryPoolAllocator<> memory_;
   rapidjson::Document document_;
 };
