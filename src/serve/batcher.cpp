@@ -172,8 +172,7 @@ void Batcher::run_joined(Batch& batch) const {
       throw InvalidArgumentError("The output " + name + " does not have a row for each row of the inputs");
   std::int64_t first = 0;
   for (const auto& task : batch.tasks) {
-    for (const auto& [name, tensor] : outputs)
-      task->outputs.insert_or_assign(name, rows_from(tensor, first, task->rows));
+    for (const auto& [name, tensor] : outputs) task->outputs.emplace(name, rows_from(tensor, first, task->rows));
     first += task->rows;
   }
 }

@@ -129,7 +129,7 @@ class Elements {
             for (const Bit bit : values) bytes.push_back(bit.value);
             return tapestry::tensor(bytes, shape).cast(boolean);
           } else {
-            return tapestry::tensor(values, shape);
+            return sizes.size() == 1 ? tapestry::tensor(values) : tapestry::tensor(values, shape);
           }
         },
         values_);
@@ -229,10 +229,11 @@ class RowReader {
       ++count;
     }
     NamedValues values;
+    values.reserve(columns_.size());
     for (const Column& column : columns_) {
       Sizes sizes{count};
       for (const std::int64_t size : *column.sizes) sizes.push_back(size);
-      values.emplace_hint(values.end(), column.name, column.elements.value(sizes));
+      values.emplace(std::string(column.name), column.elements.value(sizes));
     }
     return values;
   }
@@ -250,12 +251,14 @@ class RowReader {
   }
 
   void add_object(const Json& object, std::int64_t count) {
+    auto next = columns_.begin();
     for (const auto& each : object.GetObject()) {
       const std::string_view key = text_of(each.name);
-      const auto found =
-          std::lower_bound(columns_.begin(), columns_.end(), key,
-                           [](const Column& column, std::string_view name) { return column.name < name; });
-      Column* const column = found == columns_.end() || found->name != key ? nullptr : &*found;
+      // Most clients name the inputs in their order.
+      if (next == columns_.end() || next->name != key)
+        next = std::lower_bound(columns_.begin(), columns_.end(), key,
+                                [](const Column& column, std::string_view name) { return column.name < name; });
+      Column* const column = next == columns_.end() || next->name != key ? nullptr : &*next++;
       add(column, each.value, count, key);
       if (column->rows > count + 1)
         throw InvalidArgumentError(detail::join("Failed to process element: ", count,
@@ -279,6 +282,7 @@ NamedValues read_columnar(const Json& inputs, const SignatureInfo& signature) {
         "inputs is a plain value/list, but expecting an object as multiple input tensors required as per "
         "tensorinfo_map");
   NamedValues values;
+  values.reserve(signature.inputs.size());
   for (const auto& [name, info] : signature.inputs) {
     const Json* value = is_named(inputs) ? member(inputs, name) : &inputs;
     if (!value) throw InvalidArgumentError("Missing named input: " + name + " in 'inputs' object.");

@@ -254,8 +254,8 @@ std::string RestApi::predict(const Target& target, const Request& request) const
   const Json& json = parsed.json();
   const std::string name = signature_name(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
-  const auto [form, inputs] = read_inputs(json, signature_of(*model, name));
-  return write_outputs(form, model->run(name, inputs, request.deadline));
+  auto [form, inputs] = read_inputs(json, signature_of(*model, name));
+  return write_outputs(form, model->run(name, std::move(inputs), request.deadline));
 }
 
 std::string RestApi::infer_examples(const Target& target, const Request& request) const {

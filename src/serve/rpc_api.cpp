@@ -77,6 +77,7 @@ NamedValues inputs_of(const PredictRequest& request, const SignatureInfo& signat
         ") != len(", listed(signature.inputs), "). Sent extra: ", listed(only_in(given, signature.inputs)),
         ". Missing but required: ", listed(only_in(signature.inputs, given)), "."));
   NamedValues inputs;
+  inputs.reserve(given.size());
   for (const auto& [name, info] : signature.inputs) {
     const auto found = given.find(name);
     if (found == given.end())
@@ -95,7 +96,7 @@ NamedValues inputs_of(const PredictRequest& request, const SignatureInfo& signat
 void filter(NamedValues& outputs, const std::vector<std::string>& wanted) {
   if (wanted.empty()) return;
   const std::set<std::string> names(wanted.begin(), wanted.end());
-  std::erase_if(outputs, [&](const auto& each) { return !names.contains(each.first); });
+  outputs.erase_if([&](const auto& each) { return !names.contains(each.first); });
 }
 
 void check_filter(const std::vector<std::string>& wanted, const SignatureInfo& signature) {
@@ -171,9 +172,9 @@ std::string RpcApi::predict(Asked& asked) const {
   const auto signature = model->signatures().find(name);
   if (signature == model->signatures().end())
     throw FailedPreconditionError("Serving signature key \"" + name + "\" not found.");
-  const NamedValues inputs = inputs_of(request, signature->second);
+  NamedValues inputs = inputs_of(request, signature->second);
   check_filter(request.output_filter, signature->second);
-  NamedValues outputs = model->run(name, inputs, asked.deadline);
+  NamedValues outputs = model->run(name, std::move(inputs), asked.deadline);
   filter(outputs, request.output_filter);
   return write_predict_response(outputs, used(*model, name));
 }

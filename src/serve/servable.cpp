@@ -48,9 +48,9 @@ std::string Servable::svg(const std::string& signature) const {
   }
 }
 
-NamedValues Servable::run(const std::string& signature, const NamedValues& inputs, Deadline deadline) const {
+NamedValues Servable::run(const std::string& signature, NamedValues inputs, Deadline deadline) const {
   RequestTexts texts(model_.texts());
-  const NamedTensors tensors = model_.tensors_of(signature, inputs, texts);
+  const NamedTensors tensors = model_.tensors_of(signature, std::move(inputs), texts);
   try {
     return model_.values_of(
         signature, batcher_ ? batcher_->run(signature, tensors, deadline) : run_alone(signature, tensors, deadline),
@@ -66,15 +66,17 @@ NamedTensors Servable::run_alone(const std::string& signature, const NamedTensor
   const Signature& called = model_.signature(signature);
   std::vector<Value> given;
   given.reserve(called.inputs.size());
-  for (const auto& [name, placeholder] : called.inputs) {
-    const auto input = inputs.find(name);
-    if (input == inputs.end()) throw InvalidArgumentError("Missing named input: " + name);
-    given.emplace_back(input->second, Where());
+  auto next_input = inputs.begin();
+  for (const auto& [name, placeholder] : called.inputs) {  // in the order of the names, too
+    next_input = std::find_if(next_input, inputs.end(), [&](const auto& each) { return each.first == name; });
+    if (next_input == inputs.end()) throw InvalidArgumentError("Missing named input: " + name);
+    given.emplace_back(next_input->second, Where());
   }
   require_time(deadline);
   const Tensors values = runners_.take(deadline)->run(signature, called, given);
   require_time(deadline);
   NamedTensors outputs;
+  outputs.reserve(values.size());
   std::size_t next = 0;
   for (const auto& [name, tensor] : called.outputs) outputs.emplace(name, values[next++].to(Device()).contiguous());
   return outputs;

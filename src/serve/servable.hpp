@@ -38,7 +38,7 @@ class Servable {
 
   /// The outputs of a signature that the model has, for all of its inputs. Throws InvalidArgumentError for tensors that
   /// do not fit, UnimplementedError for what Tapestry lacks, and DeadlineExceededError.
-  NamedValues run(const std::string& signature, const NamedValues& inputs, Deadline deadline) const;
+  NamedValues run(const std::string& signature, NamedValues inputs, Deadline deadline) const;
 
  private:
   NamedTensors run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;

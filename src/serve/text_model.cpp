@@ -170,10 +170,11 @@ const Signature& TextModel::signature(const std::string& name) const {
   throw UnimplementedError("The signature \"" + name + "\" has tensors that are not plain arrays");
 }
 
-NamedTensors TextModel::tensors_of(const std::string& name, const NamedValues& inputs, RequestTexts& texts) const {
+NamedTensors TextModel::tensors_of(const std::string& name, NamedValues inputs, RequestTexts& texts) const {
   const auto of_texts = inputs_.find(name);
   NamedTensors tensors;
-  for (const auto& [key, value] : inputs) {
+  tensors.reserve(inputs.size());
+  for (auto& [key, value] : inputs) {
     const auto found =
         of_texts == inputs_.end() ? std::map<std::string, Examples>::const_iterator() : of_texts->second.find(key);
     const bool takes_texts = of_texts != inputs_.end() && found != of_texts->second.end();
@@ -181,7 +182,7 @@ NamedTensors TextModel::tensors_of(const std::string& name, const NamedValues& i
     if (takes_texts != (given != nullptr))
       throw InvalidArgumentError("The input " + key + (given ? " takes no texts" : " takes texts"));
     if (!given) {
-      tensors.emplace(key, std::get<Tensor>(value));
+      tensors.emplace(std::move(key), std::get<Tensor>(std::move(value)));
       continue;
     }
     const Examples& examples = found->second;
@@ -212,11 +213,13 @@ NamedTensors TextModel::tensors_of(const std::string& name, const NamedValues& i
 
 NamedValues TextModel::values_of(const std::string& name, NamedTensors outputs, const RequestTexts& texts) const {
   NamedValues values;
+  values.reserve(outputs.size());
+  const SignatureInfo& info = infos_.at(name);
   for (auto& [key, tensor] : outputs) {
-    if (infos_.at(name).outputs.at(key).type == string_type) {
+    if (info.outputs.at(key).type == string_type) {
       values.emplace(key, texts.texts(tensor));
     } else {
-      values.emplace(key, std::move(tensor));
+      values.emplace(std::move(key), std::move(tensor));
     }
   }
   return values;

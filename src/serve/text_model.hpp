@@ -26,7 +26,7 @@ class TextModel {
 
   /// The tensors for the inputs of a signature. Throws InvalidArgumentError for values that do not fit. `texts`: gets
   /// the texts.
-  NamedTensors tensors_of(const std::string& name, const NamedValues& inputs, RequestTexts& texts) const;
+  NamedTensors tensors_of(const std::string& name, NamedValues inputs, RequestTexts& texts) const;
   /// The values of the outputs.
   NamedValues values_of(const std::string& name, NamedTensors outputs, const RequestTexts& texts) const;
 
