@@ -1,10 +1,11 @@
 #include "distributed/grpc/grpc_listener.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
+#include <thread>
 
 #include <grpcpp/generic/async_generic_service.h>
 
@@ -21,14 +22,24 @@ std::string_view header(const grpc::ServerContextBase& context, const char* name
   return {found->second.data(), found->second.size()};
 }
 
-class Service final : public grpc::CallbackGenericService {
+/// Threads take turns to wait for the events of calls. The one that finds a request has another one wait, and handles
+/// the request itself: handling a short step takes no longer than waking a thread, and the client waits for only one of
+/// the two. A handler may wait, too.
+class Service final {
  public:
   Service(const GrpcListenOptions& options, GrpcHandler handler) : options_(options), handler_(std::move(handler)) {}
 
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
-    return new OneCall(*this, *context);
+  void add_to(grpc::ServerBuilder& builder) {
+    builder.RegisterAsyncGenericService(&generic_);
+    queue_ = builder.AddCompletionQueue();
   }
-
+  /// After the server has been started.
+  void start() {
+    request_call();
+    // The waiting threads also read from the connections. For a few processors, one reads fast enough.
+    const unsigned waiting = std::clamp(std::thread::hardware_concurrency() / 4, 1U, 8U);
+    for (unsigned i = 0; i < waiting; ++i) workers_.start([this] { work(); });
+  }
   /// Refuses further calls, and waits until those that are running have ended, but no longer than this. Then cancels
   /// them.
   void end_calls(std::chrono::milliseconds grace) {
@@ -38,49 +49,81 @@ class Service final : public grpc::CallbackGenericService {
     lock.unlock();
     stopping_.request_stop();
   }
-  /// Waits until their threads have ended.
-  void finish() { workers_.finish(); }
+  /// Waits until the threads have ended. The server has been shut down, or has not started.
+  void finish() {
+    {
+      std::unique_lock lock(mutex_);
+      calls_changed_.wait(lock, [this] { return objects_ == 0; });
+    }
+    queue_->Shutdown();  // no call begins anything on it from now on
+    workers_.finish();
+    work();  // where no thread has done so, takes out that it was shut down
+  }
 
  private:
-  /// Reads the request, has it handled, and writes the reply. gRPC calls the members, and deletes nothing itself.
-  class OneCall final : public grpc::ServerGenericBidiReactor {
+  /// Waits for a call, reads the request, has it handled, and writes the reply.
+  class OneCall final {
    public:
-    OneCall(Service& service, grpc::GenericCallbackServerContext& context)
-        : service_(service), method_(context.method()), deadline_(context.deadline()) {
-      const auto& is_allowed = service.options_.is_allowed;
-      if (is_allowed && !is_allowed(header(context, "authorization"))) {
-        Finish({grpc::StatusCode::UNAUTHENTICATED, "The request has no valid token"});
-      } else {
-        StartRead(&request_);
-      }
+    explicit OneCall(Service& service) : service_(service) {
+      context_.AsyncNotifyWhenDone(&ended_);
+      service.generic_.RequestCall(&context_, &stream_, service.queue_.get(), service.queue_.get(), &begun_);
     }
+    OneCall(const OneCall&) = delete;
+    OneCall& operator=(const OneCall&) = delete;
+    ~OneCall() { service_.forget_call(is_counted_); }
 
-    void OnReadDone(bool ok) override {
-      if (!ok) return Finish(grpc::Status::CANCELLED);
-      if (const grpc::Status refusal = service_.count_call(); !refusal.ok()) return Finish(refusal);
-      is_counted_ = true;
-      try {
-        // gRPC's own threads must not wait.
-        service_.workers_.start([this] { handle(); });
-      } catch (const std::system_error&) {
-        Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "The server has no thread for the call"});
-      }
-    }
-    void OnCancel() override { stop_.request_stop(); }
-    void OnDone() override {
-      if (is_counted_) service_.forget_call();
-      delete this;
-    }
+    /// What the queue gives back when something has happened. The member is told whether it has succeeded, and returns
+    /// whether this thread goes on waiting.
+    struct Event {
+      OneCall* call;
+      bool (OneCall::*happen)(bool ok);
+    };
 
    private:
+    bool begin(bool ok) {
+      if (!ok) {  // the server ends
+        delete this;
+        return true;
+      }
+      service_.request_call();
+      const auto& is_allowed = service_.options_.is_allowed;
+      if (is_allowed && !is_allowed(header(context_, "authorization")))
+        return refuse({grpc::StatusCode::UNAUTHENTICATED, "The request has no valid token"});
+      stream_.Read(&request_, &read_);
+      return true;
+    }
+    bool handle_read(bool ok) {
+      if (!ok) return refuse(grpc::Status::CANCELLED);
+      if (const grpc::Status refusal = service_.count_call(); !refusal.ok()) return refuse(refusal);
+      is_counted_ = true;
+      service_.workers_.start([service = &service_] { service->work(); });
+      handle();
+      return false;
+    }
+    bool refuse(const grpc::Status& status) {
+      stream_.Finish(status, &written_);
+      return true;
+    }
+    bool end(bool /*ok*/) {
+      if (context_.IsCancelled()) stop_.request_stop();
+      return leave(true);
+    }
+    /// After the last two events, which come in any order, nothing more happens to the call.
+    bool leave(bool /*ok*/) {
+      if (--left_ == 0) delete this;
+      return true;
+    }
+
     void handle() {
       grpc::Status status;
       {
         const std::stop_callback end_with_server(service_.stopping_.get_token(), [&] { stop_.request_stop(); });
         try {
           const Reply request = reply_of(request_);
-          reply_ = buffer_of(service_.handler_(
-              {.method = method_, .request = request.bytes, .deadline = deadline_, .stop = stop_.get_token()}));
+          reply_ = buffer_of(service_.handler_({.method = context_.method(),
+                                                .request = request.bytes,
+                                                .deadline = context_.deadline(),
+                                                .stop = stop_.get_token()}));
         } catch (const Error& error) {
           status = {static_cast<grpc::StatusCode>(error.code()), error.message()};
         } catch (const std::exception& error) {
@@ -90,20 +133,40 @@ class Service final : public grpc::CallbackGenericService {
       request_.Clear();
       // After either call, this may be gone.
       if (status.ok()) {
-        StartWriteAndFinish(&reply_, {}, grpc::Status::OK);
+        stream_.WriteAndFinish(reply_, {}, status, &written_);
       } else {
-        Finish(status);
+        stream_.Finish(status, &written_);
       }
     }
 
     Service& service_;
-    const std::string method_;
-    const std::chrono::system_clock::time_point deadline_;
+    grpc::GenericServerContext context_;
+    grpc::GenericServerAsyncReaderWriter stream_{&context_};
     grpc::ByteBuffer request_, reply_;
     std::stop_source stop_;
     bool is_counted_ = false;
+    std::atomic<int> left_ = 2;
+    Event begun_{this, &OneCall::begin}, read_{this, &OneCall::handle_read}, written_{this, &OneCall::leave},
+        ended_{this, &OneCall::end};
   };
 
+  void work() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_->Next(&tag, &ok)) {
+      const auto [call, happen] = *static_cast<OneCall::Event*>(tag);
+      if (!(call->*happen)(ok)) return;
+    }
+  }
+
+  /// Waits for the next call.
+  void request_call() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++objects_;
+    }
+    new OneCall(*this);  // which deletes itself
+  }
   /// Counts a call, or tells why it is refused.
   grpc::Status count_call() {
     const std::lock_guard lock(mutex_);
@@ -114,19 +177,23 @@ class Service final : public grpc::CallbackGenericService {
     ++calls_;
     return grpc::Status::OK;
   }
-  void forget_call() {
+  void forget_call(bool is_counted) {
     {
       const std::lock_guard lock(mutex_);
-      --calls_;
+      --objects_;
+      if (is_counted) --calls_;
     }
     calls_changed_.notify_all();
   }
 
   const GrpcListenOptions options_;
   const GrpcHandler handler_;
+  grpc::AsyncGenericService generic_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::mutex mutex_;
   std::condition_variable calls_changed_;
-  std::int64_t calls_ = 0;
+  std::int64_t objects_ = 0;  ///< calls, and those that are waited for
+  std::int64_t calls_ = 0;    ///< those that are handled, or have been and are not over
   bool is_ending_ = false;
   std::stop_source stopping_;
   Workers workers_;
@@ -165,11 +232,15 @@ class GrpcListener final : public Listener {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(std::clamp<std::int64_t>(
                                                                       options.calls_at_once, least_streams, INT_MAX)));
     builder.AddListeningPort(join(address.host, ":", address.port), credentials(options.tls), &port_);
-    builder.RegisterCallbackGenericService(&service_);
+    service_.add_to(builder);
     server_ = builder.BuildAndStart();
-    if (!server_ || port_ == 0)
+    if (!server_ || port_ == 0) {
+      if (server_) server_->Shutdown();
+      service_.finish();
       throw UnavailableError(join("Cannot listen at ", address.host, ":", address.port, "; is the port in use",
                                   options.tls ? ", or are the certificate and its key wrong?" : "?"));
+    }
+    service_.start();
   }
   GrpcListener(const GrpcListener&) = delete;
   GrpcListener& operator=(const GrpcListener&) = delete;
@@ -183,8 +254,8 @@ class GrpcListener final : public Listener {
     service_.end_calls(grace_);
     // Calls that have not ended by then are cancelled.
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-    server_.reset();
     service_.finish();
+    server_.reset();
   }
 
  private:

@@ -20,16 +20,12 @@ class Workers {
 
   /// Throws std::system_error when there is no thread yet and the system gives none; then the task will not run.
   void start(std::function<void()> task) {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    if (tasks_.size() <= idle_) return wake_.notify_one();
-    try {
-      threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-      if (!threads_.empty()) return;  // one of the threads that there are takes the task later
-      tasks_.pop_back();
-      throw;
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+      if (tasks_.size() > idle_) return add_thread();
     }
+    wake_.notify_one();  // of a thread that then finds the mutex free
   }
 
   /// Waits until all tasks have ended; none may be started from now on.
@@ -44,6 +40,15 @@ class Workers {
   }
 
  private:
+  void add_thread() {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      if (!threads_.empty()) return;  // one of the threads that there are takes the task later
+      tasks_.pop_back();
+      throw;
+    }
+  }
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {
