@@ -146,7 +146,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
     if (!tensor || !detail::endpoint_of(tensor).node)
       throw InvalidArgumentError("Cannot interpret feed_dict key as Tensor: it is an eager tensor");
-    require_own(tensor, "Cannot interpret feed_dict key as Tensor: ");
+    if (!is_own(tensor)) refuse_foreign(tensor, "Cannot interpret feed_dict key as Tensor: ");
     if (!graph_.is_feedable(tensor))
       throw InvalidArgumentError(detail::join("Tensor ", tensor.name(), " may not be fed."));
     return tensor;
@@ -268,10 +268,10 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return results;
   }
 
-  void require_own(const Tensor& tensor, std::string_view before) const {
-    if (detail::graph_of(tensor) != graph_.state())
-      throw InvalidArgumentError(
-          detail::join(before, "(Tensor ", detail::describe(tensor), " is not an element of this graph.)"));
+  bool is_own(const Tensor& tensor) const { return detail::graph_of(tensor) == graph_.state(); }
+  [[noreturn]] static void refuse_foreign(const Tensor& tensor, std::string_view before) {
+    throw InvalidArgumentError(
+        detail::join(before, "(Tensor ", detail::describe(tensor), " is not an element of this graph.)"));
   }
 
   void require_fetchable(const detail::Node& node) const {
@@ -311,8 +311,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       return {};
     }
     if (!detail::endpoint_of(tensor).node) return {.from = From::value, .value = tensor};
-    require_own(tensor,
-                detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
+    if (!is_own(tensor))
+      refuse_foreign(tensor,
+                     detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
     // A Variable's handle stands for its value.
     const detail::Node& producer = *detail::endpoint_of(tensor).node;
     require_fetchable(producer);
