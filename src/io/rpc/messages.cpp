@@ -1,5 +1,11 @@
 #include "io/rpc/messages.hpp"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "core/make_tensor.hpp"
@@ -12,16 +18,26 @@ using protozero::pbf_wire_type;
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7U) bytes += static_cast<char>(value | 0x80U);
-  return bytes += static_cast<char>(value);
-}
+/// Numbers as protobuf writes the keys and the lengths of fields.
+class Varints {
+ public:
+  Varints(std::initializer_list<std::uint64_t> numbers) {
+    for (std::uint64_t value : numbers) {
+      for (; value >= 0x80; value >>= 7U) bytes_[size_++] = static_cast<char>(value | 0x80U);
+      bytes_[size_++] = static_cast<char>(value);
+    }
+  }
+  operator std::string_view() const { return {bytes_.data(), size_}; }  // NOLINT(google-explicit-constructor)
 
-std::string key(unsigned tag, pbf_wire_type type) { return varint(tag << 3U | static_cast<unsigned>(type)); }
+ private:
+  std::array<char, 20> bytes_;  ///< enough for two
+  std::size_t size_ = 0;
+};
+
+std::uint64_t key(unsigned tag, pbf_wire_type type) { return tag << 3U | static_cast<unsigned>(type); }
 
 void write_delimited(Pieces& to, unsigned tag, Pieces content) {
-  to.add(key(tag, pbf_wire_type::length_delimited) + varint(content.size()));
+  to.add(Varints{key(tag, pbf_wire_type::length_delimited), content.size()});
   to.add(std::move(content));
 }
 
@@ -31,7 +47,7 @@ void write_fields(Pieces& to, const Message& message);
 // protobuf leaves out fields with default values, but not the elements of lists.
 
 void write_element(Pieces& to, unsigned tag, const std::string& value) {
-  to.add(key(tag, pbf_wire_type::length_delimited) + varint(value.size()));
+  to.add(Varints{key(tag, pbf_wire_type::length_delimited), value.size()});
   to.add(value);
 }
 
@@ -44,7 +60,7 @@ void write_element(Pieces& to, unsigned tag, const TensorDef& value) {
     const Tensor host = detail::on_host(value.value).contiguous();
     add_message(writer, 2, [&](protozero::pbf_writer& shape) { write_shape(shape, host.shape()); });
     const std::size_t bytes = detail::nbytes(host);
-    if (bytes > 0) head += key(4, pbf_wire_type::length_delimited) + varint(bytes);
+    if (bytes > 0) head += Varints{key(4, pbf_wire_type::length_delimited), bytes};
     content.add(head);
     if (bytes > 0) content.add(host);
   } else {
@@ -62,14 +78,14 @@ void write_element(Pieces& to, unsigned tag, const Message& value) {
 }
 
 void write_field(Pieces& to, unsigned tag, std::int64_t value) {
-  if (value != 0) to.add(key(tag, pbf_wire_type::varint) + varint(static_cast<std::uint64_t>(value)));
+  if (value != 0) to.add(Varints{key(tag, pbf_wire_type::varint), static_cast<std::uint64_t>(value)});
 }
 
 void write_field(Pieces& to, unsigned tag, bool value) { write_field(to, tag, std::int64_t{value}); }
 
 void write_field(Pieces& to, unsigned tag, Fixed64 value) {
   if (value.value == 0) return;
-  std::string bytes = key(tag, pbf_wire_type::fixed64);
+  std::string bytes(Varints{key(tag, pbf_wire_type::fixed64)});
   for (unsigned i = 0; i < 64; i += 8) bytes += static_cast<char>(value.value >> i);
   to.add(bytes);
 }
