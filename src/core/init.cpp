@@ -18,7 +18,7 @@ Init::Init(const std::vector<bool>& items) : kind_(Kind::tensor) {
 }
 
 Tensor Init::copy_of(const void* items, DType dtype, std::int64_t count) {
-  Tensor tensor = detail::make_tensor(dtype, {count}, cpu());
+  Tensor tensor = detail::make_tensor(dtype, std::span<const std::int64_t>(&count, 1), cpu());
   if (count > 0) std::memcpy(tensor.impl().data, items, count * size_of(dtype));
   return tensor;
 }
