@@ -40,6 +40,8 @@ Specs infer_branches(const Call& call) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       Spec& known = (*all)[i];
       if (!branch.outputs[i]) continue;
+      // A branch with an op that Tapestry lacks does not know what it returns.
+      if (specs[i].dtype == DType::unknown) continue;
       const bool is_first = known.dtype == DType::unknown;
       if (!is_first && known.dtype != specs[i].dtype)
         throw InvalidArgumentError(join("The branches must return alike: output ", i, " is ", to_string(known.dtype),
