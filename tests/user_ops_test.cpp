@@ -58,6 +58,14 @@ TEST_CASE("an op's functions are held to what they tell") {
     for (const std::string& each : messages_of([op](Tensor x) { return apply(*op, {x}); }))
       CHECK(each.starts_with("evaluate returns "));
 
+  static const Op& flat =
+      register_op({.name = "BatchesFlat", .infer = same_shape, .cpu = nothing, .batch = [](const BatchedCall&) {
+                     return Tensors{zeros({7})};
+                   }});
+  CHECK(message_of<InvalidArgumentError>([&] {
+          vmap([](Tensor x) { return apply(flat, {x}); })(zeros({2, 3}));
+        }) == "batch returns float32[7] as output 0, which is float32[3] for one example");
+
   static const Op& beyond = register_op({.name = "WritesBeyond", .infer = same_shape, .cpu = [](const Call& call) {
                                            call.output_data<float>(1)[0] = 1;
                                          }});

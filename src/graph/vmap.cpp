@@ -86,6 +86,7 @@ class Batcher {
     if (std::all_of(node.inputs().begin(), node.inputs().end(), has_rank) && !node.attrs().find("redo")) {
       const BatchedCall call(node, inputs, has_batch, count_, map_batch);
       Tensors outputs = at_once(call);
+      if (!outputs.empty() && node.op().batch) require_batch(node, outputs);
       if (!outputs.empty()) return outputs;
     }
     // Of a branch that is not taken, an example has zeros instead of nothing.
@@ -97,6 +98,25 @@ class Batcher {
       return outputs;
     };
     return for_each_example(inputs, has_batch, count_, complete, where_);
+  }
+
+  /// Throws unless these are the outputs of the node with the axis of the batch in front: an op may be the user's.
+  static void require_batch(const Node& node, const Tensors& outputs) {
+    if (outputs.size() != node.outputs().size())
+      throw InvalidArgumentError(
+          join("batch returns ", outputs.size(), " tensors, where the op has ", node.outputs().size(), " outputs"));
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i]) throw InvalidArgumentError(join("batch returns an empty Tensor as output ", i));
+      const Spec told = node.output(i).spec();
+      const bool has_type =
+          outputs[i].dtype() == told.dtype || told.dtype == DType::unknown || outputs[i].dtype() == DType::unknown;
+      const bool has_rank = !outputs[i].shape().has_rank() || !told.shape.has_rank() ||
+                            outputs[i].shape().rank() == told.shape.rank() + 1;
+      if (!has_type || !has_rank)
+        throw InvalidArgumentError(join("batch returns ", to_string(outputs[i].dtype()), outputs[i].shape(),
+                                        " as output ", i, ", which is ", to_string(told.dtype), told.shape,
+                                        " for one example"));
+    }
   }
 
   /// No tensors if there is no rule for all examples at once.
