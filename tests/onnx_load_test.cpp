@@ -408,6 +408,84 @@ TEST_CASE("ops that Tapestry lacks do no harm until a call needs them") {
         "'z'");
 }
 
+TEST_CASE("masks are no Variables, and pass through Trilu") {
+  const OnnxFolder folder;
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto parameters = [&](const Tensor& added) {
+    return folder
+        .load({.nodes = {node("Add", {"x", "m"}, {"s"}), node("Softmax", {"s"}, {"y"})},
+               .inputs = {x_of({2, 2})},
+               .outputs = {y_of()},
+               .initializers = {initializer("m", added)}})
+        .parameters()
+        .size();
+  };
+  CHECK(parameters(tensor<float>({{0, -inf}, {0, 0}})) == 0);
+  CHECK(parameters(tensor<float>({{0, -1e9F}, {0, 0}})) == 0);
+  CHECK(parameters(tensor<float>({{0, 0}, {0, 0}})) == 1);
+  CHECK(parameters(tensor<float>({{0, -1e9F}, {0, 1}})) == 1);
+  for (const std::int64_t upper : {0, 1})
+    for (const std::int64_t k : {-1, 0, 1}) {
+      const Model model = folder.load({.nodes = {node("Trilu", {"x", "k"}, {"y"}, {{"upper", upper}})},
+                                       .inputs = {x_of({2, 3})},
+                                       .outputs = {y_of()},
+                                       .initializers = {initializer("k", tensor<std::int64_t>(k))}});
+      std::vector<double> expected;
+      for (int row = 0; row < 2; ++row)
+        for (int column = 0; column < 3; ++column)
+          expected.push_back((upper ? column - row >= k : column - row <= k) ? -inf : 0);
+      CHECK(values(model({{"x", full({2, 3}, -inf)}})[0]) == expected);
+    }
+}
+
+TEST_CASE("nodes that wait for sizes, or whose op Tapestry lacks, are written again as they were") {
+  const OnnxFolder folder;
+  const auto x = tensor<float>({{-1, 2, 5}, {3, -4, 0}});
+  const auto again = [&](const Model& model) {
+    onnx::save(folder / "again.onnx", model);
+    return onnx::load(folder / "again.onnx");
+  };
+  const auto sized = [&](const std::vector<std::string>& nodes, std::int64_t opset, const Tensor& expected) {
+    const Model model = folder.load({.nodes = nodes,
+                                     .inputs = {value_info("x", float32, {-1, -1})},
+                                     .outputs = {value_info("y", float32, Shape::unknown_rank())}},
+                                    opset);
+    CHECK(same_bits(model({{"x", x}})[0], expected));
+    CHECK(same_bits(again(model)({{"x", x}})[0], expected));
+  };
+  const std::string shape = node("Shape", {"x"}, {"s"});
+  sized({shape, node("ConstantOfShape", {"s"}, {"y"})}, 18, zeros({2, 3}));
+  sized({shape, node("ReduceProd", {"s"}, {"n"}, {{"keepdims", 1}}), node("Reshape", {"x", "n"}, {"y"})}, 18,
+        reshape(x, {6}));
+  // An attribute that became an input.
+  sized({node("ReduceMax", {"x"}, {"y"}, {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", 0}})}, 11,
+        tensor<float>({5, 3}));
+  sized({node("Unsqueeze", {"x"}, {"u"}, {{"axes", std::vector<std::int64_t>{0}}}), node("Squeeze", {"u"}, {"y"})}, 11,
+        x);
+  // Left-out inputs keep their places.
+  sized({shape, node("Cast", {"s"}, {"f"}, {{"to", 1}}), node("Resize", {"x", "", "", "s"}, {"y"})}, 18, x);
+
+  const Model lacking =
+      folder.load({.nodes = {node("Relu", {"x"}, {"y"}), node("Fused", {"x"}, {"z"}, {}, "com.other")},
+                   .inputs = {value_info("x", float32, {-1, 3})},
+                   .outputs = {y_of(), value_info("z", float32, {})}});
+  CHECK(message_of<UnimplementedError>([&] { again(lacking); }) == "ONNX needs to know the dtype of every tensor");
+  const Model used =
+      folder.load({.nodes = {node("Fused", {"x"}, {"z"}, {{"factor", 2.5F}}, "com.other"), node("Shape", {"z"}, {"y"})},
+                   .inputs = {value_info("x", float32, {-1, 3})},
+                   .outputs = {y_of(int64)}});
+  CHECK(message_of<UnimplementedError>([&] { again(used)({{"x", x}}); }).find("com.other::Fused") != std::string::npos);
+  // Softmax of opset 11 normalizes over several axes.
+  const Model old = folder.load({.nodes = {shape, node("Reshape", {"x", "s"}, {"r"}), node("Softmax", {"r"}, {"y"})},
+                                 .inputs = {value_info("x", float32, Shape::unknown_rank())},
+                                 .outputs = {y_of()}},
+                                11);
+  CHECK(message_of<UnimplementedError>([&] { again(old); }).find("the form of opset 11") != std::string::npos);
+  CHECK(message_of<UnimplementedError>([&] {
+          folder.load({.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {x_of({2})}, .outputs = {y_of()}}, 24);
+        }) == "The model has opset 24 of ONNX; those up to 23 are read");
+}
+
 TEST_CASE("elements may be in a file of the model's folder, and nowhere else") {
   const OnnxFolder folder;
   const auto external = [](const std::string& location, const std::string& offset, const std::string& length) {

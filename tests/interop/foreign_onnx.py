@@ -213,11 +213,65 @@ def opsets():
                [("s", points(50, 4)), ("o", points(51, 4))], opset=21)
 
 
+def picking():
+    """Indices, coordinates and boxes: what is sampled, scattered and selected."""
+    x, image = points(60, 4, 3), points(61, 2, 3, 4, 5)
+    rows, places = np.array([[1], [-1], [1]]), np.array([[1, 0, -1], [0, 0, 2]])
+    for how in ("none", "add", "mul", "max", "min"):
+        yield Case(f"scatter rows {how}", [node("ScatterND", "x,i,u", "y", reduction=how)], {"x": x, "i": rows, "u": points(62, 3, 3)}, ["y"], opset=18)
+        yield Case(f"scatter elements {how}", [node("ScatterElements", "x,i,u", "y", reduction=how)], {"x": x, "i": places, "u": points(63, 2, 3)}, ["y"], opset=18)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for border in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                yield Case(f"sample {mode} {border} {corners}", [node("GridSample", "x,g", "y", mode=mode, padding_mode=border, align_corners=corners)],
+                           {"x": image, "g": 1.2 * points(64, 2, 3, 2, 2)}, ["y"], shapes={"x": ["n", 3, "h", "w"], "g": ["n", None, None, 2]})
+    yield Case("sample of volumes", [node("GridSample", "x,g", "y")], {"x": points(65, 1, 2, 3, 2, 4), "g": points(66, 1, 2, 2, 1, 3)}, ["y"], opset=20)
+    yield Case("conv transpose of volumes", [node("ConvTranspose", "x,w", "y", strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1], group=2)],
+               {"x": points(67, 2, 4, 3, 2, 3)}, ["y"], [("w", points(68, 4, 2, 3, 2, 2))])
+    yield Case("max unpool", [node("MaxPool", "x", "p,i", kernel_shape=[2, 2], strides=[2, 2]), node("MaxUnpool", "p,i", "y", kernel_shape=[2, 2], strides=[2, 2])],
+               {"x": points(69, 1, 2, 4, 4)}, ["y"])
+    corners = np.abs(points(70, 2, 9, 2))
+    boxes = np.concatenate([corners, corners + np.abs(points(71, 2, 9, 2))], -1)
+    for form in (0, 1):
+        yield Case(f"best boxes {form}", [node("NonMaxSuppression", "b,s,most,overlap,score", "y", center_point_box=form)],
+                   {"b": boxes, "s": points(72, 2, 3, 9)}, [value("y", INT64)],
+                   [("most", np.array([4])), ("overlap", np.array([0.2], np.float32)), ("score", np.array([-0.5], np.float32))])
+    many = np.round(points(73, 3, 8))
+    for order in (0, 1):
+        for axis in ({}, {"axis": 1}):
+            yield Case(f"unique {order} {axis.get('axis', 'all')}", [node("Unique", "x", "y,i,v,c", sorted=order, **axis)], {"x": many},
+                       ["y", value("i", INT64), value("v", INT64), value("c", INT64)])
+
+
+def attention():
+    q, k, v = points(80, 2, 4, 3, 6), points(81, 2, 2, 5, 6), points(82, 2, 2, 5, 7)
+    yield Case("attention in groups", [node("Attention", "q,k,v", "y", is_causal=1)], {"q": q, "k": k, "v": v}, ["y"], opset=23)
+    yield Case("attention with a mask", [node("Attention", "q,k,v,m", "y", softcap=2.0)], {"q": q, "k": k, "v": v, "m": points(83, 3, 5) > -0.3}, ["y"], opset=23)
+    past = {"pk": points(84, 2, 2, 4, 6), "pv": points(85, 2, 2, 4, 7)}
+    yield Case("attention with a past", [node("Attention", "q,k,v,,pk,pv", "y,nk,nv", is_causal=1)], {"q": q, "k": k, "v": v, **past}, ["y", "nk", "nv"], opset=23)
+    flat = {"q": points(86, 2, 3, 24), "k": points(87, 2, 5, 24), "v": points(88, 2, 5, 28)}
+    yield Case("attention of flat heads", [node("Attention", "q,k,v", "y", q_num_heads=4, kv_num_heads=4)], flat, ["y"], opset=23)
+    for order in (0, 1):
+        yield Case(f"rotary {order}", [node("RotaryEmbedding", "x,c,s,p", "y", interleaved=order, num_heads=4)],
+                   {"x": flat["q"], "c": points(89, 9, 3), "s": points(90, 9, 3), "p": np.array([[0, 5, 2], [8, 1, 1]])}, ["y"], opset=23)
+
+
+def bits():
+    x = 3 * points(91, 3, 4)
+    scale, zero = ("s", np.abs(points(92, 4)) + np.float32(0.05)), ("z", np.array([0, 128, 3, 255], np.uint8))
+    yield Case("quantized and back", [node("QuantizeLinear", "x,s,z", "q"), node("DequantizeLinear", "q,s,z", "y")], {"x": x}, ["y"], [scale, zero], shapes={"x": [None, 4]})
+    yield Case("quantized by its range", [node("DynamicQuantizeLinear", "x", "y,s,z")], {"x": x}, [value("y", TensorProto.UINT8), "s", value("z", TensorProto.UINT8)])
+    for op in ("And", "Or", "Xor"):
+        yield Case(f"bits {op}", [node(f"Bitwise{op}", "a,b", "y")], {"a": np.array([-1, 12, -2**63]), "b": np.array([[5], [-7]])}, [value("y", INT64)], opset=18)
+    for window in ("Hann", "Hamming", "Blackman"):
+        yield Case(f"window {window}", [node(f"{window}Window", "n", "y", periodic=0)], {"x": x}, ["y"], [("n", np.int64(7))])
+
+
 def main(folder):
     folder = pathlib.Path(folder) / "onnx"
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
-    for cases in (loops, shapes, windows, recurrent, opsets):
+    for cases in (loops, shapes, windows, recurrent, opsets, picking, attention, bits):
         for case in cases():
             try:
                 session = onnxruntime.InferenceSession(case.model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -10,12 +10,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of floats. The windows of signals were computed with 3.1415 for pi.
+/// Of floats. The windows of signals were computed with 3.1415 for pi, and GridSample's numbers have four digits.
 double tolerance_of(const Tensor& expected, const std::string& name) {
   if (!is_floating(expected.dtype())) return 0;
   if (is_half(expected.dtype())) return 1e-2;
   if (!name.starts_with("test_")) return 2e-5;  // of onnxruntime
-  return name.find("window") == std::string::npos ? 2e-6 : 2e-4;
+  return name.find("window") == std::string::npos && name.find("gridsample") == std::string::npos ? 2e-6 : 2e-4;
 }
 
 /// Cases of optimizers, which are no ops of ours: our optimizers make the step.

@@ -15,8 +15,12 @@ namespace {
 
 using protozero::pbf_writer;
 
-/// Opset 18 belongs to version 8 of the format.
-constexpr std::int64_t format_version = 8, opset_version = 18;
+/// The version of the format to which an opset, from 18 on, belongs.
+std::int64_t format_of(std::int64_t opset) {
+  if (opset < 19) return 8;
+  if (opset < 21) return 9;
+  return opset < 23 ? 10 : 11;
+}
 /// The size of the largest message that protobuf reads.
 constexpr std::size_t most_message_bytes = (std::size_t{1} << 31) - 1;
 
@@ -56,6 +60,8 @@ class OnnxModelWriter {
     return std::move(bytes_);
   }
 
+  const std::map<std::string, std::int64_t>& opsets() const { return graph_.opsets().versions(); }
+
   /// The initializers that are trainable Variables, each on a line.
   std::string trained() const {
     std::string names;
@@ -88,11 +94,17 @@ class OnnxModelWriter {
 std::string encode_onnx(const Model& model) {
   std::string bytes;
   pbf_writer writer(bytes);
-  writer.add_int64(1, format_version);
-  writer.add_string(2, "Tapestry");
   OnnxModelWriter graph(model);
-  writer.add_message(7, graph.encode());
-  add_message(writer, 8, [](pbf_writer& opset) { opset.add_int64(2, opset_version); });
+  const std::string encoded = graph.encode();
+  const std::map<std::string, std::int64_t>& opsets = graph.opsets();
+  writer.add_int64(1, format_of(opsets.at("")));
+  writer.add_string(2, "Tapestry");
+  writer.add_message(7, encoded);
+  for (const auto& [domain, version] : opsets)
+    add_message(writer, 8, [&, &domain = domain, &version = version](pbf_writer& opset) {
+      if (!domain.empty()) opset.add_string(1, domain);
+      opset.add_int64(2, version);
+    });
   add_message(writer, 14, [&](pbf_writer& entry) {
     entry.add_string(1, onnx_trained.data(), onnx_trained.size());
     entry.add_string(2, graph.trained());

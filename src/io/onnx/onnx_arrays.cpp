@@ -1,6 +1,7 @@
 // Shapes: what moves elements, joins tensors, cuts them, and makes them of sizes.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "graph/known_values.hpp"
@@ -157,6 +158,22 @@ Tensors read_eye_like(const OnnxCall& c) {
 }
 std::vector<DType> type_told(const OnnxCall& c) { return {c.has_attr("dtype") ? c.type("dtype") : c.dtype()}; }
 
+// ---- Windows of signals: sums of cosines
+
+DType type_of_window(const OnnxCall& c) { return c.has_attr("output_datatype") ? c.type("output_datatype") : float32; }
+std::vector<DType> types_of_window(const OnnxCall& c) { return {type_of_window(c)}; }
+
+Tensors cosine_window(const OnnxCall& c, double mean, double first, double second = 0) {
+  const std::int64_t size = c.number(0);
+  if (size < 0 || size > most_numbers) c.refuse(detail::join("it has ", size, " elements"));
+  const double period = static_cast<double>(c.flag("periodic", true) ? size : size - 1);
+  const Tensor angle = arange(size, {.dtype = float64}) * (2 * std::acos(-1.0)) / period;
+  return {(mean - first * cos(angle) + second * cos(2 * angle)).cast(type_of_window(c))};
+}
+Tensors read_hann_window(const OnnxCall& c) { return cosine_window(c, 0.5, 0.5); }
+Tensors read_hamming_window(const OnnxCall& c) { return cosine_window(c, 25.0 / 46, 21.0 / 46); }
+Tensors read_blackman_window(const OnnxCall& c) { return cosine_window(c, 0.42, 0.5, 0.08); }
+
 // ---- Joining and cutting
 
 Tensors read_concat(const OnnxCall& c) {
@@ -267,7 +284,10 @@ Tensors read_pad(const OnnxCall& c) {
   if (mode == "reflect") return {pad(x, pairs, {.mode = PadMode::reflect})};
   if (mode != "constant") c.refuse(detail::join("its mode is '", mode, "'"));
   const double value = c.has(2) ? c.real(2) : c.real("value", 0);
-  return {pad(x, pairs, {.value = value})};
+  if (x.dtype() != int64 || std::abs(value) < 0x1p53) return {pad(x, pairs, {.value = value})};
+  // No double has this number.
+  const Tensor exact = c.has(2) ? reshape(c.value(2).cast(int64), {}) : detail::make_scalar(value, int64);
+  return {where(greater(pad(ones_like(x), pairs), 0), pad(x, pairs), exact)};
 }
 bool pad_lacks(const OnnxCall& c) {
   const std::string mode = c.text("mode", "constant");
@@ -309,12 +329,15 @@ Tensors read_flip(const OnnxCall& c) { return {flip(c[0], c.whole("axis", 0))}; 
 OnnxOps onnx_arrays() {
   constexpr auto rank = onnx_lacks_rank;
   return {
+      {"BlackmanWindow", 1, 1, read_blackman_window, {0}, nullptr, types_of_window, rank_one},
       {"Concat", 1, any_inputs, read_concat, {}, onnx_lacks_ranks, nullptr, onnx_rank_of_input},
       {"ConstantOfShape", 1, 1, read_constant_of_shape, {0}, nullptr, type_of_fill, rank_of_listed},
       {"DepthToSpace", 1, 1, read_depth_to_space, {}, onnx_lacks_plane, nullptr, onnx_rank_of_input},
       {"Expand", 2, 2, read_expand, {1}, onnx_lacks_sizes, nullptr, rank_of_expand},
       {"EyeLike", 1, 1, read_eye_like, {}, onnx_lacks_sizes, type_told, onnx_rank_of_input},
       {"Flatten", 1, 1, read_flatten, {}, flatten_lacks, nullptr, rank_two},
+      {"HammingWindow", 1, 1, read_hamming_window, {0}, nullptr, types_of_window, rank_one},
+      {"HannWindow", 1, 1, read_hann_window, {0}, nullptr, types_of_window, rank_one},
       {"Pad", 1, 4, read_pad, {1, 2, 3}, pad_lacks, nullptr, onnx_rank_of_input},
       {"Range", 3, 3, read_range, {0, 1, 2}, nullptr, nullptr, rank_one},
       {"Reshape", 1, 2, read_reshape, {1}, reshape_lacks, nullptr, rank_of_reshape, {}, true},

@@ -91,9 +91,23 @@ Tensors read_is_inf(const OnnxCall& c) {
   return {c.flag("detect_negative", true) ? infinite : logical_and(infinite, greater(x, 0))};
 }
 
-Tensors read_cast(const OnnxCall& c) { return {cast(c[0], c.type("to"))}; }
+/// Before version 6, the type is told by its name.
+DType type_to_cast(const OnnxCall& c) {
+  if (c.version() >= 6) return c.type("to");
+  const std::string name = c.text("to", "");
+  for (const auto& [known, dtype] : std::initializer_list<std::pair<std::string_view, DType>>{{"BOOL", boolean},
+                                                                                              {"UINT8", uint8},
+                                                                                              {"INT32", int32},
+                                                                                              {"INT64", int64},
+                                                                                              {"FLOAT16", float16},
+                                                                                              {"FLOAT", float32},
+                                                                                              {"DOUBLE", float64}})
+    if (name == known) return dtype;
+  c.lack(detail::join("type '", name, "'"));
+}
+Tensors read_cast(const OnnxCall& c) { return {cast(c[0], type_to_cast(c))}; }
 Tensors read_cast_like(const OnnxCall& c) { return {cast(c[0], c.dtype(1))}; }
-std::vector<DType> type_of_cast(const OnnxCall& c) { return {c.type("to")}; }
+std::vector<DType> type_of_cast(const OnnxCall& c) { return {type_to_cast(c)}; }
 std::vector<DType> type_of_second(const OnnxCall& c) { return {c.dtype(1)}; }
 
 Tensors read_mean(const OnnxCall& c) {
@@ -126,7 +140,8 @@ Tensor onnx_elu(const Tensor& x, double alpha) {
 Tensors read_elu(const OnnxCall& c) { return {onnx_elu(c[0], c.real("alpha", 1))}; }
 Tensors read_celu(const OnnxCall& c) {
   const double alpha = c.real("alpha", 1);
-  return {alpha * elu(c[0] / alpha)};
+  if (alpha > 0) return {alpha * elu(c[0] / alpha)};
+  return {where(greater(c[0], 0), c[0], alpha * expm1(minimum(c[0], 0) / alpha))};
 }
 Tensors read_selu(const OnnxCall& c) {
   return {c.real("gamma", 1.05070102214813232421875) * onnx_elu(c[0], c.real("alpha", 1.67326319217681884765625))};
@@ -142,9 +157,12 @@ Tensors read_shrink(const OnnxCall& c) {
   return {where(greater(x, limit), x - bias, where(less(x, -limit), x + bias, zeros_like(x)))};
 }
 Tensors read_softsign(const OnnxCall& c) { return {c[0] / (1 + abs(c[0]))}; }
+/// Odd around 0, where a logarithm would lose all digits; and farther out nothing is squared that may overflow.
 Tensors read_asinh(const OnnxCall& c) {
   const Tensor& x = c[0];
-  return {sign(x) * log(abs(x) + sqrt(square(x) + 1))};
+  const Tensor is_near = less(abs(x), 1), near = where(is_near, x, 0.5), far = where(is_near, 1, abs(x));
+  return {where(is_near, atanh(near * rsqrt(square(near) + 1)),
+                sign(x) * (log(far) + log(1 + sqrt(1 + square(reciprocal(far))))))};
 }
 Tensors read_gelu(const OnnxCall& c) { return {gelu(c[0], c.text("approximate", "none") == "tanh")}; }
 Tensors read_mish(const OnnxCall& c) { return {c[0] * tanh(softplus(c[0]))}; }

@@ -119,7 +119,8 @@ class BranchWriter {
     for (std::size_t i = 0; i < used_.size(); ++i) {
       if (!used_[i]) continue;
       const bool is_given = bool(function.outputs[i]);
-      const Spec spec = is_given ? function.outputs[i].spec() : w_.node().output(i).spec();
+      Spec spec = is_given ? function.outputs[i].spec() : w_.node().output(i).spec();
+      if (spec.dtype == DType::unknown) spec.dtype = w_.node().output(i).dtype();  // an op that Tapestry lacks
       graph.add_output(is_given ? values[i] : absent(graph, spec), spec);
     }
     return graph.take();

@@ -172,7 +172,8 @@ void OnnxBuilder::add_if(const OnnxNodeDef& node) {
     function.graph = branch.take();
     flow.functions.push_back(std::move(function));
   }
-  NodeDef def{.name = name_of_flow(node), .op = onnx_op_name("", "If"), .inputs = {value(node.inputs[0])}};
+  NodeDef def{
+      .name = name_of_flow(node), .op = onnx_op_name("", "If"), .inputs = {as_scalar(*this, value(node.inputs[0]))}};
   for (const std::string& name : captured) {
     def.inputs.push_back(value(name));
     for (std::size_t b = 0; b < 2; ++b) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/onnx/onnx_ops.hpp"
 #include "io/onnx/onnx_windows.hpp"
 
 namespace tapestry::io {
@@ -158,17 +159,46 @@ Tensors read_conv(const OnnxCall& c) {
   return {onnx_channels_first(y)};
 }
 
+/// The reverse of a convolution of volumes: each depth of the filter makes images of the layers, which come to lie
+/// `strides[0]` apart.
+Tensor transposed_volume(const OnnxCall& c, const Tensor& image, const Tensor& filter, const OnnxWindows& w,
+                         const std::vector<std::int64_t>& more, std::int64_t groups) {
+  const auto size = [](const Tensor& x, int axis) { return x.shape().sizes()[axis]; };
+  const std::int64_t layers = size(image, 1), stride = w.strides[0], own = (layers - 1) * stride + 1,
+                     depth = own - 1 + w.reach(0) + more[0], end = depth - w.after[0];
+  if (layers < 1 || w.before[0] >= end) c.refuse(detail::join("its result for ", c.shape(), " is empty"));
+  const Tensor flat = reshape(image, {-1, size(image, 2), size(image, 3), size(image, 4)});
+  Tensor sum;
+  for (std::int64_t k = 0; k < w.size[0]; ++k) {
+    const Tensor plane = conv2d_transpose(flat, squeeze(onnx_cut(filter, {{0, k, k + 1}}), 0),
+                                          {.strides = {w.strides[1], w.strides[2]},
+                                           .padding = {w.before[1], w.after[1], w.before[2], w.after[2]},
+                                           .output_padding = {more[1], more[2]},
+                                           .dilations = {w.dilations[1], w.dilations[2]},
+                                           .groups = groups});
+    const std::int64_t height = size(plane, 1), width = size(plane, 2), channels = size(plane, 3);
+    const Tensor apart = pad(reshape(plane, {-1, 1, height, width, channels}), {{}, {0, stride - 1}, {}, {}, {}});
+    const Tensor spread =
+        onnx_cut(reshape(apart, {-1, product(layers, stride), height, width, channels}), {{1, 0, own}});
+    const std::int64_t first = k * w.dilations[0];
+    const Tensor part = pad(spread, {{}, {first, depth - own - first}, {}, {}, {}});
+    sum = bool(sum) ? sum + part : part;
+  }
+  return onnx_cut(sum, {{1, w.before[0], end}});
+}
+
 /// The size of the result does not follow from the input alone: the model gives `output_padding`, or an `output_shape`,
 /// from which the padding follows.
 Tensors read_conv_transpose(const OnnxCall& c) {
-  if (c.rank() == 5) c.lack("its volumes");
   const std::vector<std::int64_t> kernel = kernel_of_filter(c);
   OnnxWindows w = onnx_windows(c, kernel);
   const std::size_t axes = kernel.size();
-  const bool same = is_automatic(c), lower = c.text("auto_pad", "") == "SAME_LOWER";
+  const bool same = is_automatic(c), upper = c.text("auto_pad", "") == "SAME_UPPER";
   std::vector<std::int64_t> more = listed_for_axes(c, "output_padding", axes, 0, 0), wanted = c.ints("output_shape");
   if (wanted.size() == axes + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   if (!wanted.empty() && wanted.size() != axes) c.refuse("its output_shape does not fit");
+  for (const std::int64_t each : wanted)
+    if (each < 1 || each > most_numbers) c.refuse(detail::join("its output_shape has the size ", each));
   for (std::size_t i = 0; i < axes && (same || !wanted.empty()); ++i) {
     const std::int64_t before = c.size(static_cast<int>(i) + 2);
     const std::int64_t whole = (before - 1) * w.strides[i] + w.reach(i) + more[i];
@@ -177,20 +207,26 @@ Tensors read_conv_transpose(const OnnxCall& c) {
     if (cut < 0) {
       more[i] -= cut;
     } else {
-      w.before[i] = lower ? cut - cut / 2 : cut / 2;
+      w.before[i] = upper ? cut / 2 : cut - cut / 2;
       w.after[i] = cut - w.before[i];
     }
   }
   w.is_same = false;
   const Tensor image = onnx_channels_last(c[0]), filter = filter_last(c[1]);
+  const std::int64_t groups = c.whole("group", 1);
   const bool row = axes == 1;
-  Tensor y = conv2d_transpose(row ? expand_dims(image, 1) : image, row ? expand_dims(filter, 0) : filter,
-                              {.strides = size_of_two(w.strides),
-                               .padding = padding_of(w),
-                               .output_padding = row ? Size2d(0, more[0]) : size_of_two(more),
-                               .dilations = size_of_two(w.dilations),
-                               .groups = c.whole("group", 1)});
-  if (row) y = squeeze(y, 1);
+  Tensor y;
+  if (axes == 3) {
+    y = transposed_volume(c, image, filter, w, more, groups);
+  } else {
+    y = conv2d_transpose(row ? expand_dims(image, 1) : image, row ? expand_dims(filter, 0) : filter,
+                         {.strides = size_of_two(w.strides),
+                          .padding = padding_of(w),
+                          .output_padding = row ? Size2d(0, more[0]) : size_of_two(more),
+                          .dilations = size_of_two(w.dilations),
+                          .groups = groups});
+    if (row) y = squeeze(y, 1);
+  }
   if (c.has(2)) y = bias_add(y, c[2]);
   return {onnx_channels_first(y)};
 }
@@ -202,7 +238,38 @@ bool conv_lacks(const OnnxCall& c) {
 }
 bool conv_transpose_lacks(const OnnxCall& c) {
   if (onnx_lacks_ranks(c) || !c.shape(1).is_known()) return true;
-  return (is_automatic(c) || c.has_attr("output_shape")) && onnx_lacks_plane(c);
+  return (is_automatic(c) || c.has_attr("output_shape") || c.rank() == 5) && onnx_lacks_plane(c);
+}
+
+/// The elements of a pool go where they came from, the others are 0. Their places count in the plane that the windows
+/// covered, all images and channels one after the other; a larger result is that with a border.
+Tensors read_max_unpool(const OnnxCall& c) {
+  const OnnxWindows w = onnx_windows(c, c.ints("kernel_shape"));
+  if (c.shape() != c.shape(1)) c.refuse(detail::join("its places have the shape ", c.shape(1), ", not ", c.shape()));
+  if (c.dtype(1) != int64) c.refuse("its places are not int64");
+  Shape covered{c.size(0), c.size(1)};
+  std::int64_t count = product(c.size(0), c.size(1));
+  for (std::size_t i = 0; i < w.axes(); ++i) {
+    const std::int64_t size =
+        (c.size(static_cast<int>(i) + 2) - 1) * w.strides[i] + w.size[i] - w.before[i] - w.after[i];
+    if (size < 1) c.refuse(detail::join("axis ", i + 2, " becomes one of ", size, " elements"));
+    covered.push_back(size);
+    count = product(count, size);
+  }
+  const Tensor places = reshape(c[1], {-1, 1}), last = onnx_last_of_equal(reshape(c[1], {-1}));
+  const Tensor values = where(last, reshape(c[0], {-1}), detail::make_scalar(0, c.dtype()));
+  const Tensor found = reshape(tensor_scatter_nd_add(zeros({count}, {.dtype = c.dtype()}), places, values), covered);
+  if (!c.has(2)) return {found};
+  const std::vector<std::int64_t> wanted = c.numbers(2);
+  std::vector<Padding> borders(static_cast<std::size_t>(c.rank()));
+  if (wanted.size() != borders.size()) c.refuse(detail::join("its output_shape is ", Shape(wanted)));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::int64_t size = covered.sizes()[static_cast<int>(i)];
+    if (wanted[i] < size || wanted[i] > most_numbers)
+      c.refuse(detail::join("its output_shape has the size ", wanted[i]));
+    borders[i].after = wanted[i] - size;
+  }
+  return {pad(found, borders)};
 }
 
 /// Divides each channel of a pixel by a power of the mean square of the channels around it.
@@ -230,9 +297,11 @@ OnnxOps onnx_images() {
   OnnxOps ops{
       {"Conv", 2, 3, read_conv, {}, conv_lacks, nullptr, same_rank},
       {"ConvTranspose", 2, 3, read_conv_transpose, {}, conv_transpose_lacks, nullptr, same_rank},
+      {"MaxUnpool", 2, 3, read_max_unpool, {2}, onnx_lacks_any_size, nullptr, same_rank},
       {"LRN", 1, 1, read_lrn, {}, channels_lack, nullptr, same_rank},
   };
-  for (const OnnxOps& more : {onnx_pools(), onnx_resizing()}) ops.insert(ops.end(), more.begin(), more.end());
+  for (const OnnxOps& more : {onnx_pools(), onnx_resizing(), onnx_sampling()})
+    ops.insert(ops.end(), more.begin(), more.end());
   return ops;
 }
 

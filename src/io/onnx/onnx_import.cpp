@@ -255,8 +255,24 @@ void OnnxBuilder::call(const OnnxNodeDef& node, const OnnxFunctionDef& function)
 
 namespace {
 
-/// The initializers that training changes. ONNX does not tell them: they are those of floats that are no scalars, and
-/// that no node takes as statistics or in place of an attribute.
+/// Whether a tensor of floats is a mask that is added to what softmax takes: 0 where it lets through, and a number far
+/// below, or minus infinity, elsewhere.
+bool is_additive_mask(const Tensor& value) {
+  constexpr float far_below = -1e4F;
+  if (!is_floating(value.dtype())) return false;
+  return detail::visit_dtype(value.dtype(), [&]<class T>() {
+    bool hides = false;
+    for (std::int64_t i = 0; i < value.size(); ++i) {
+      const auto each = static_cast<float>(detail::mutable_data<T>(value)[i]);
+      if (each != 0 && !(each <= far_below)) return false;
+      hides = hides || each != 0;
+    }
+    return hides;
+  });
+}
+
+/// The initializers that training changes. ONNX does not tell them: they are those of floats that are no scalars and no
+/// masks, and that no node takes as statistics or in place of an attribute.
 class TrainedInitializers {
  public:
   explicit TrainedInitializers(const OnnxModelDef& model) : model_(model) {
@@ -272,7 +288,8 @@ class TrainedInitializers {
     std::set<std::string> fixed;
     visit(model.graph, fixed);
     for (const auto& [name, tensor] : model.graph.initializers)
-      if (bool(tensor.value) && tensor.value.rank() > 0 && !fixed.contains(name)) names_.insert(name);
+      if (bool(tensor.value) && tensor.value.rank() > 0 && !fixed.contains(name) && !is_additive_mask(tensor.value))
+        names_.insert(name);
   }
 
   bool contains(const std::string& name) const {
@@ -309,6 +326,10 @@ std::string add_variable(OnnxBuilder& builder, const std::string& name, const Te
 }  // namespace
 
 OnnxImport import_onnx(const OnnxModelDef& model, const GraphLimits& limits) {
+  constexpr std::int64_t last_opset = 23;  // later ones may let an op mean something else
+  if (const auto opset = model.opsets.find(""); opset != model.opsets.end() && opset->second > last_opset)
+    throw UnimplementedError(
+        detail::join("The model has opset ", opset->second, " of ONNX; those up to ", last_opset, " are read"));
   OnnxModelContext context(model, limits);
   OnnxBuilder builder(context);
   OnnxImport import;

@@ -1,11 +1,23 @@
 // What indices and coordinates pick, replace and bring together.
 
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "io/onnx/onnx_ops.hpp"
 
 namespace tapestry::io {
+
+Tensor onnx_last_of_equal(const Tensor& numbers) {
+  const Tensor list = reshape(numbers, {-1}), order = argsort(list), sorted = gather(list, order);
+  constexpr std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  const Tensor after = onnx_cut(concat({sorted, tensor<std::int64_t>({end})}, 0), {{0, 1, end}});
+  return reshape_like(gather(not_equal(sorted, after), argsort(order)), numbers);
+}
+
 namespace {
+
+using OnnxCombination = Tensor (*)(In, In, std::string_view);
 
 void require_indices(const OnnxCall& c, std::size_t place) {
   const DType dtype = c.dtype(place);
@@ -102,26 +114,108 @@ bool gather_nd_lacks(const OnnxCall& c) {
 
 // ---- Updates ---------------------------------------------------------------------------------------------------------
 
-/// Updates at coordinates, which replace what is there or are combined with it. The order in which several updates of
-/// one element are combined does not matter to these functions, but to a replacement: ONNX does not say which one wins.
-Tensor scattered(const OnnxCall& c, const Tensor& x, const Tensor& coordinates, const Tensor& updates) {
-  if (x.dtype() != updates.dtype())
-    c.refuse(detail::join("its inputs are ", to_string(x.dtype()), " and ", to_string(updates.dtype())));
-  const std::string how = c.text("reduction", "none");
-  if (how == "add") return tensor_scatter_nd_add(x, coordinates, updates);
-  if (how != "none") c.lack(detail::join("its reduction '", how, "'"));
-  // Ones that are added where an update goes: x is kept where there are none.
-  const Tensor zeros = zeros_like(x);
-  if (x.dtype() == boolean) {
-    const Tensor numbers = tensor_scatter_nd_add(zeros.cast(int32), coordinates, updates.cast(int32));
-    const Tensor hits = tensor_scatter_nd_add(zeros.cast(int32), coordinates, ones_like(updates).cast(int32));
-    return where(greater(hits, 0), greater(numbers, 0), x);
+/// One number for each coordinate of an element of x, the same for equal ones.
+Tensor places_in(const OnnxCall& c, const Tensor& coordinates) {
+  const int last = coordinates.shape().rank() - 1;
+  const std::int64_t depth = coordinates.shape().sizes()[last];
+  if (depth == 0) return reduce_sum(coordinates.cast(int64), last);
+  Tensor place;
+  for (int i = 0; i < static_cast<int>(depth); ++i) {
+    const Tensor own = squeeze(onnx_cut(coordinates, {{last, i, i + 1}}), last).cast(int64);
+    const Tensor size =
+        c.size(i) >= 0 ? detail::make_scalar(static_cast<double>(c.size(i)), int64) : tapestry::size(c[0], i);
+    place = bool(place) ? place * size + own : own;
   }
-  const Tensor hits = tensor_scatter_nd_add(zeros, coordinates, ones_like(updates));
-  return where(greater(hits, 0), tensor_scatter_nd_add(zeros, coordinates, updates), x);
+  return place;
 }
 
-Tensors read_scatter_nd(const OnnxCall& c) { return {scattered(c, c[0], coordinates_from_the_start(c, 1), c[2])}; }
+/// Updates, or zeros in place of those that do not count.
+Tensor kept_where(const Tensor& mask, const Tensor& updates) {
+  const Tensor wide = expand_dims(mask, onnx_range(mask.shape().rank(), updates.shape().rank()));
+  return where(wide, updates, zeros_like(updates));
+}
+
+/// Whether the coordinates are known, and no two of them are equal.
+bool are_known_to_differ(const OnnxCall& c) {
+  if (!c.is_known(1)) return false;
+  const Tensor known = c.value(1);
+  const std::int64_t depth = known.rank() > 0 ? known.shape().sizes()[known.rank() - 1] : 0;
+  if (depth < 1 || known.size() < 1 || known.size() > most_places) return false;
+  const std::vector<std::int64_t> list = known.cast(int64).to_vector<std::int64_t>();
+  std::set<std::vector<std::int64_t>> rows;
+  for (auto at = list.begin(); at != list.end(); at += depth) rows.emplace(at, at + depth);
+  return static_cast<std::int64_t>(rows.size()) * depth == known.size() &&
+         *std::min_element(list.begin(), list.end()) >= 0;
+}
+
+/// x with updates in place of what is there.
+Tensor replaced(const OnnxCall& c, const Tensor& x, const Tensor& coordinates, const Tensor& updates, bool differ) {
+  if (x.dtype() == boolean || x.dtype() == uint8)  // which other programs do not add
+    return replaced(c, x.cast(int32), coordinates, updates.cast(int32), differ).cast(x.dtype());
+  const Tensor winners = differ ? Tensor() : onnx_last_of_equal(places_in(c, coordinates));
+  const auto placed = [&](const Tensor& values) {
+    return tensor_scatter_nd_add(zeros_like(x).cast(values.dtype()), coordinates,
+                                 differ ? values : kept_where(winners, values));
+  };
+  const Tensor hits = placed(ones_like(updates).cast(int32));
+  return where(greater(hits, 0), placed(updates), x);
+}
+
+/// x combined with updates, whose sizes are known. Sorted by its place, each update is combined with the one 1, 2, 4,
+/// ... steps behind as long as that has the same place: then the first one of each place has all.
+Tensor combined(const OnnxCall& c, OnnxCombination f, const Tensor& x, const Tensor& coordinates,
+                const Tensor& updates) {
+  const int batch = coordinates.shape().rank() - 1;
+  const std::int64_t depth = coordinates.shape().sizes()[batch];
+  std::int64_t rows = 1;
+  Shape shape{0};
+  for (int i = 0; i < updates.shape().rank(); ++i) {
+    const std::int64_t size = updates.shape().sizes()[i];
+    i < batch ? void(rows = product(rows, size)) : shape.push_back(size);
+  }
+  if (rows == 0) return x;
+  shape.set(0, rows);
+  const Tensor list = reshape(coordinates, {rows, depth}), places = places_in(c, list);
+  const Tensor order = argsort(places), sorted = gather(places, order), row = arange(rows, {.dtype = int64});
+  Tensor values = gather(reshape(updates, shape), order);
+  for (std::int64_t step = 1; step < rows; step *= 2) {
+    const Tensor same = logical_and(equal(sorted, roll(sorted, -step, 0)), less(row, rows - step));
+    const Tensor wide = expand_dims(same, onnx_range(1, shape.rank()));
+    values = where(wide, f(values, roll(values, -step, 0), {}), values);
+  }
+  const Tensor first = logical_or(equal(row, 0), not_equal(sorted, roll(sorted, 1, 0)));
+  const auto placed = [&](const Tensor& each) {
+    return tensor_scatter_nd_add(zeros_like(x).cast(each.dtype()), gather(list, order), kept_where(first, each));
+  };
+  return where(greater(placed(ones_like(values).cast(int32)), 0), f(x, placed(values), {}), x);
+}
+
+OnnxCombination combination_of(const OnnxCall& c) {
+  const std::string how = c.text("reduction", "none");
+  if (how == "mul") return multiply;
+  if (how == "max") return maximum;
+  if (how == "min") return minimum;
+  if (how != "none" && how != "add") c.refuse(detail::join("its reduction is '", how, "'"));
+  return nullptr;
+}
+
+/// Updates at coordinates. Of several ones at the same place the last one counts, unless they are combined.
+Tensor scattered(const OnnxCall& c, const Tensor& x, const Tensor& coordinates, const Tensor& updates,
+                 bool differ = false) {
+  if (x.dtype() != updates.dtype())
+    c.refuse(detail::join("its inputs are ", to_string(x.dtype()), " and ", to_string(updates.dtype())));
+  if (const OnnxCombination f = combination_of(c)) return combined(c, f, x, coordinates, updates);
+  if (c.text("reduction", "none") == "add") return tensor_scatter_nd_add(x, coordinates, updates);
+  return replaced(c, x, coordinates, updates, differ);
+}
+
+bool scatter_nd_lacks(const OnnxCall& c) {
+  if (coordinates_lack(c)) return true;
+  return combination_of(c) && !(c.shape(1).is_known() && c.shape(2).is_known());
+}
+Tensors read_scatter_nd(const OnnxCall& c) {
+  return {scattered(c, c[0], coordinates_from_the_start(c, 1), c[2], are_known_to_differ(c))};
+}
 
 Tensors read_scatter_elements(const OnnxCall& c) {
   const Tensor& indices = c[1];
@@ -141,7 +235,9 @@ Tensors read_scatter_elements(const OnnxCall& c) {
   }
   return {scattered(c, c[0], stack(InList(coordinates), -1), c[2])};
 }
-bool scatter_elements_lacks(const OnnxCall& c) { return onnx_lacks_ranks(c) || !c.shape(1).is_known(); }
+bool scatter_elements_lacks(const OnnxCall& c) {
+  return onnx_lacks_ranks(c) || !c.shape(1).is_known() || (combination_of(c) && !c.shape(2).is_known());
+}
 
 // ---- Others ----------------------------------------------------------------------------------------------------------
 
@@ -160,16 +256,19 @@ std::vector<DType> type_of_third(const OnnxCall& c) { return {c.dtype(2)}; }
 int rank_of_one_hot(const OnnxCall& c) { return c.rank() < 0 ? -1 : c.rank() + 1; }
 
 Tensors read_trilu(const OnnxCall& c) {
-  const Tensor& x = c[0];
+  const Tensor x = c.dtype() == boolean ? c[0].cast(int64) : c[0];
   const std::int64_t k = c.has(1) ? c.number(1) : 0;
   if (c.rank() < 2) c.refuse(detail::join("its input has the shape ", x.shape()));
-  const Tensor nothing = zeros_like(x);
   // A diagonal beyond the corner leaves nothing, or everything.
-  const auto band = [&](std::int64_t lower, std::int64_t upper) { return band_part(x, lower, upper); };
   constexpr std::int64_t far = std::int64_t{1} << 40;
   const std::int64_t d = std::clamp(k, -far, far);
-  if (c.flag("upper", true)) return {d <= 0 ? band(-d, -1) : x - band(-1, d - 1)};
-  return {d >= 0 ? band(-1, d) : x - band(-d - 1, -1)};
+  // What is left out may be infinite, so it is not subtracted.
+  const auto without_band = [&](std::int64_t lower, std::int64_t upper) {
+    return where(greater(band_part(ones_like(x).cast(int64), lower, upper), 0), zeros_like(x), x);
+  };
+  const Tensor y = c.flag("upper", true) ? (d <= 0 ? band_part(x, -d, -1) : without_band(-1, d - 1))
+                                         : (d >= 0 ? band_part(x, -1, d) : without_band(-d - 1, -1));
+  return {c.dtype() == boolean ? greater(y, 0) : y};
 }
 
 /// ONNX has the coordinates as columns.
@@ -202,7 +301,7 @@ OnnxOps onnx_indexing() {
       {"ReverseSequence", 2, 2, read_reverse_sequence, {}, onnx_lacks_ranks, nullptr, same_rank},
       {"Scatter", 3, 3, read_scatter_elements, {}, scatter_elements_lacks, nullptr, same_rank},
       {"ScatterElements", 3, 3, read_scatter_elements, {}, scatter_elements_lacks, nullptr, same_rank},
-      {"ScatterND", 3, 3, read_scatter_nd, {}, coordinates_lack, nullptr, same_rank},
+      {"ScatterND", 3, 3, read_scatter_nd, {}, scatter_nd_lacks, nullptr, same_rank},
       {"Trilu", 1, 2, read_trilu, {1}, onnx_lacks_rank, nullptr, same_rank},
   };
 }

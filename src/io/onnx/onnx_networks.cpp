@@ -79,7 +79,9 @@ Tensors read_batch_norm(const OnnxCall& c) {
   if (c.rank() < 2) c.refuse(detail::join("its input has the shape ", x.shape()));
   if (c.version() < 9 && !c.flag("spatial", true)) c.lack("its 'spatial' of 0");
   const double epsilon = c.real("epsilon", 1e-5), momentum = c.real("momentum", 0.9);
-  const bool trains = c.version() >= 14 ? c.flag("training_mode") : c.version() < 7 && !c.flag("is_test");
+  const bool trains = c.version() >= 14  ? c.flag("training_mode")
+                      : c.version() >= 7 ? c.outputs() > 1
+                                         : !c.flag("is_test");
   const Tensor scale = for_channels(c, c[1]), offset = for_channels(c, c[2]);
   if (!trains) return {batch_norm(x, for_channels(c, c[3]), for_channels(c, c[4]), offset, scale, epsilon)};
   Ints axes{0};
@@ -88,8 +90,11 @@ Tensors read_batch_norm(const OnnxCall& c) {
   const auto running = [&](const Tensor& before, const Tensor& now) {
     return momentum * before + (1 - momentum) * now.cast(before.dtype());
   };
-  return {batch_norm(x, for_channels(c, mean), for_channels(c, variance), offset, scale, epsilon), running(c[3], mean),
-          running(c[4], variance)};
+  Tensors results{batch_norm(x, for_channels(c, mean), for_channels(c, variance), offset, scale, epsilon),
+                  running(c[3], mean), running(c[4], variance)};
+  if (c.version() < 14)
+    for (const Tensor& each : {mean, variance}) results.push_back(each);  // those of the batch
+  return results;
 }
 
 Tensors read_instance_norm(const OnnxCall& c) {

@@ -69,6 +69,7 @@ class NodesWriter {
   void write(const Node& node) {
     const Op& op = node.op();
     OnnxWriter writer(node, graph_);
+    if (const NodeDef* def = kept_onnx_node(node)) return write_kept_onnx(writer, *def);
     for (const Tensor& each : node.outputs())
       if (each.dtype() == DType::unknown) writer.refuse("its dtype is not known yet");
     if (detail::awaited_values(node)) writer.refuse("it waits for a shape that the graph computes");

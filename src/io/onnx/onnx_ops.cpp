@@ -166,8 +166,9 @@ struct OnnxTable {
 const OnnxTable& onnx_table() {
   static const auto& table = *new OnnxTable([] {
     OnnxTable made;
-    for (const OnnxOps& rows : {onnx_elementwise(), onnx_arrays(), onnx_indexing(), onnx_reductions(), onnx_images(),
-                                onnx_networks(), onnx_recurrent(), onnx_sequences()})
+    for (const OnnxOps& rows :
+         {onnx_elementwise(), onnx_bits(), onnx_arrays(), onnx_indexing(), onnx_selection(), onnx_reductions(),
+          onnx_images(), onnx_networks(), onnx_attention(), onnx_quantization(), onnx_recurrent(), onnx_sequences()})
       for (const OnnxOp& each : rows) {
         made.rows.emplace(each.name, each);
         made.ops.emplace(each.name, ForeignOp{.name = each.name,

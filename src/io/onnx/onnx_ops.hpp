@@ -100,13 +100,18 @@ inline constexpr std::size_t any_inputs = 1 << 16;
 
 // One table for each file.
 OnnxOps onnx_elementwise();
+OnnxOps onnx_bits();
 OnnxOps onnx_arrays();
 OnnxOps onnx_indexing();
+OnnxOps onnx_selection();
 OnnxOps onnx_reductions();
 OnnxOps onnx_images();
 OnnxOps onnx_pools();
 OnnxOps onnx_resizing();
+OnnxOps onnx_sampling();
 OnnxOps onnx_networks();
+OnnxOps onnx_attention();
+OnnxOps onnx_quantization();
 OnnxOps onnx_recurrent();
 OnnxOps onnx_sequences();
 
@@ -137,6 +142,8 @@ struct OnnxCut {
   std::int64_t start, stop, step = 1;
 };
 Tensor onnx_cut(const Tensor& x, const std::vector<OnnxCut>& cuts);
+/// Which of several equal numbers (int64) is the last one of them, in the order of all: bools in their shape.
+Tensor onnx_last_of_equal(const Tensor& numbers);
 /// The permutation that moves one axis to another place.
 Ints onnx_moved(int rank, int from, int to);
 

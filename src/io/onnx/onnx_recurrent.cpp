@@ -11,40 +11,74 @@ namespace {
 
 // ---- Activations
 
-using OnnxActivation = Tensor (*)(const Tensor& x, std::optional<double> alpha, std::optional<double> beta);
+using Number = std::optional<double>;
+
+struct OnnxActivation {
+  Tensor (*f)(const Tensor& x, Number alpha, Number beta) = nullptr;
+  bool takes_alpha = false, takes_beta = false;
+};
 
 OnnxActivation activation_named(const OnnxCall& c, std::string name) {
-  using Number = std::optional<double>;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char each) { return std::tolower(each); });
-  if (name == "sigmoid") return [](const Tensor& x, Number, Number) { return sigmoid(x); };
-  if (name == "tanh") return [](const Tensor& x, Number, Number) { return tanh(x); };
-  if (name == "relu") return [](const Tensor& x, Number, Number) { return relu(x); };
-  if (name == "softplus") return [](const Tensor& x, Number, Number) { return softplus(x); };
-  if (name == "softsign") return [](const Tensor& x, Number, Number) { return x / (1 + abs(x)); };
+  if (name == "sigmoid") return {[](const Tensor& x, Number, Number) { return sigmoid(x); }};
+  if (name == "tanh") return {[](const Tensor& x, Number, Number) { return tanh(x); }};
+  if (name == "relu") return {[](const Tensor& x, Number, Number) { return relu(x); }};
+  if (name == "softplus") return {[](const Tensor& x, Number, Number) { return softplus(x); }};
+  if (name == "softsign") return {[](const Tensor& x, Number, Number) { return x / (1 + abs(x)); }};
   if (name == "leakyrelu")
-    return [](const Tensor& x, Number alpha, Number) { return leaky_relu(x, alpha.value_or(0.01)); };
+    return {[](const Tensor& x, Number alpha, Number) { return leaky_relu(x, alpha.value_or(0.01)); }, true};
   if (name == "elu")
-    return [](const Tensor& x, Number alpha, Number) {
-      return where(greater(x, 0), x, alpha.value_or(1) * elu(minimum(x, 0)));
-    };
+    return {[](const Tensor& x, Number alpha, Number) {
+              return where(greater(x, 0), x, alpha.value_or(1) * elu(minimum(x, 0)));
+            },
+            true};
   if (name == "thresholdedrelu")
-    return [](const Tensor& x, Number alpha, Number) { return where(greater(x, alpha.value_or(1)), x, zeros_like(x)); };
+    return {
+        [](const Tensor& x, Number alpha, Number) { return where(greater(x, alpha.value_or(1)), x, zeros_like(x)); },
+        true};
   if (name == "affine")
-    return [](const Tensor& x, Number alpha, Number beta) { return alpha.value_or(1) * x + beta.value_or(0); };
+    return {[](const Tensor& x, Number alpha, Number beta) { return alpha.value_or(1) * x + beta.value_or(0); }, true,
+            true};
   if (name == "scaledtanh")
-    return [](const Tensor& x, Number alpha, Number beta) { return alpha.value_or(1) * tanh(beta.value_or(1) * x); };
+    return {[](const Tensor& x, Number alpha, Number beta) { return alpha.value_or(1) * tanh(beta.value_or(1) * x); },
+            true, true};
   if (name == "hardsigmoid")
-    return [](const Tensor& x, Number alpha, Number beta) {
-      return clip(alpha.value_or(0.2) * x + beta.value_or(0.5), 0, 1);
-    };
+    return {[](const Tensor& x, Number alpha, Number beta) {
+              return clip(alpha.value_or(0.2) * x + beta.value_or(0.5), 0, 1);
+            },
+            true, true};
   c.lack(detail::join("the activation '", name, "'"));
 }
 
 struct Activated {
-  OnnxActivation f;
-  std::optional<double> alpha, beta;
-  Tensor operator()(const Tensor& x) const { return f(x, alpha, beta); }
+  OnnxActivation activation{};
+  Number alpha{}, beta{};
+  Tensor operator()(const Tensor& x) const { return activation.f(x, alpha, beta); }
 };
+
+/// The activations of all directions, each of which has as many as `usual`. The lists of numbers have one for each
+/// activation that takes one.
+std::vector<Activated> activations_of(const OnnxCall& c, const std::vector<std::string>& usual,
+                                      std::int64_t directions) {
+  const auto* names = c.node().find<ListDef>("activations");
+  const bool told = names && !names->strings.empty();
+  const auto count = usual.size() * static_cast<std::size_t>(directions);
+  if (told && names->strings.size() < count) c.refuse("it has too few activations");
+  const auto* alphas = c.node().find<ListDef>("activation_alpha");
+  const auto* betas = c.node().find<ListDef>("activation_beta");
+  std::size_t next_alpha = 0, next_beta = 0;
+  const auto take = [](const ListDef* list, std::size_t& next) -> Number {
+    return list && next < list->floats.size() ? Number(list->floats[next++]) : std::nullopt;
+  };
+  std::vector<Activated> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    Activated& each = all.emplace_back();
+    each.activation = activation_named(c, told ? names->strings[i] : usual[i % usual.size()]);
+    if (each.activation.takes_alpha) each.alpha = take(alphas, next_alpha);
+    if (each.activation.takes_beta) each.beta = take(betas, next_beta);
+  }
+  return all;
+}
 
 // ---- One direction
 
@@ -103,13 +137,18 @@ OnnxSteps run_cell(const OnnxDirection& d, OnnxCell cell, bool flag) {
 /// Reads the inputs X, W, R, B, sequence_lens, initial_h, initial_c and P, and runs each direction.
 class OnnxRecurrence {
  public:
-  OnnxRecurrence(const OnnxCall& c, std::int64_t gates, std::vector<std::string> usual, bool has_cell)
-      : c_(c), gates_(gates), usual_(std::move(usual)), has_cell_(has_cell), batch_first_(c.flag("layout")) {
+  OnnxRecurrence(const OnnxCall& c, std::int64_t gates, const std::vector<std::string>& usual, bool has_cell)
+      : c_(c),
+        gates_(gates),
+        per_direction_(static_cast<std::ptrdiff_t>(usual.size())),
+        has_cell_(has_cell),
+        batch_first_(c.flag("layout")) {
     const std::string direction = c.text("direction", "forward");
     if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
       c.refuse(detail::join("its direction is '", direction, "'"));
     count_ = direction == "bidirectional" ? 2 : 1;
     starts_reversed_ = direction == "reverse";
+    activations_ = activations_of(c, usual, count_);
     if (c.rank() != 3 || c.rank(1) != 3 || c.rank(2) != 3)
       c.refuse(detail::join("its inputs have the shapes ", c.shape(), ", ", c.shape(1), " and ", c.shape(2)));
     hidden_ = c.size(2, 2);
@@ -167,29 +206,15 @@ class OnnxRecurrence {
       const Tensor positions = cumsum(ones_like(one).cast(int64), 0, {.exclusive = true});
       d.in_use = less(positions, expand_dims(c_[4].cast(int64), 1));
     }
-    add_activations(d, i);
+    const auto own = activations_.begin() + i * per_direction_;
+    d.activations.assign(own, own + per_direction_);
     return d;
-  }
-
-  void add_activations(OnnxDirection& d, std::int64_t i) const {
-    const auto* names = c_.node().find<ListDef>("activations");
-    const auto* alphas = c_.node().find<ListDef>("activation_alpha");
-    const auto* betas = c_.node().find<ListDef>("activation_beta");
-    for (std::size_t k = 0; k < usual_.size(); ++k) {
-      const std::size_t at = static_cast<std::size_t>(i) * usual_.size() + k;
-      const auto number = [&](const ListDef* list) -> std::optional<double> {
-        return list && at < list->floats.size() ? std::optional<double>(list->floats[at]) : std::nullopt;
-      };
-      const bool told = names && !names->strings.empty();
-      if (told && at >= names->strings.size()) c_.refuse("it has too few activations");
-      d.activations.push_back(
-          {activation_named(c_, told ? names->strings[at] : usual_[k]), number(alphas), number(betas)});
-    }
   }
 
   const OnnxCall& c_;
   std::int64_t gates_, hidden_ = 0, count_ = 1;
-  std::vector<std::string> usual_;
+  std::ptrdiff_t per_direction_;
+  std::vector<Activated> activations_{};
   bool has_cell_, batch_first_, starts_reversed_ = false;
 };
 

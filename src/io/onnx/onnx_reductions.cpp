@@ -65,6 +65,12 @@ Tensors read_cumsum(const OnnxCall& c) {
   return {cumsum(c[0], c.axis(c.number(1)), {.exclusive = c.flag("exclusive"), .reverse = c.flag("reverse")})};
 }
 
+/// x in the opposite order. The negative of a whole number may not exist.
+Tensor opposite(const Tensor& x) {
+  if (x.dtype() == uint8) return (255 - x.cast(int32)).cast(uint8);
+  return is_floating(x.dtype()) ? negative(x) : -1 - x;
+}
+
 Tensors read_top_k(const OnnxCall& c) {
   const Tensor& x = c[0];
   const std::int64_t k = c.version() < 10 ? c.whole("k") : c.number(1);
@@ -72,8 +78,8 @@ Tensors read_top_k(const OnnxCall& c) {
   const bool largest = c.flag("largest", true);
   const Ints front = onnx_moved(c.rank(), axis, last), back = onnx_moved(c.rank(), last, axis);
   const Tensor rows = axis == last ? x : transpose(x, front);
-  const auto [values, indices] = top_k(largest ? rows : negative(rows), k);
-  const Tensor ordered = largest ? values : negative(values), places = indices.cast(int64);
+  const auto [values, indices] = top_k(largest ? rows : opposite(rows), k);
+  const Tensor ordered = largest ? values : opposite(values), places = indices.cast(int64);
   if (axis == last) return {ordered, places};
   return {transpose(ordered, back), transpose(places, back)};
 }

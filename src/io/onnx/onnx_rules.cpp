@@ -71,6 +71,7 @@ GreaterEqual number GreaterOrEqual(a, b)
 LogicalNot any Not(a)
 LogicalAnd any And(a, b)
 LogicalOr any Or(a, b)
+SelectV2 any +logical Or(And(a, b), And(Not(a), c))
 SelectV2 any Where(a, b, c)
 
 Sum number ReduceSum[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
@@ -152,6 +153,7 @@ MatMul number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
 BatchMatMulV2 number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
 MatrixDeterminant single Det(a)
 MatrixDeterminant real Cast[to=@T](Det(Cast[to=11](a)))
+MatrixBandPart whole Cast[to=@T](?Trilu[upper=1](?Trilu[upper=0](Cast[to=7](a), @above), @below))
 MatrixBandPart any ?Trilu[upper=1](?Trilu[upper=0](a, @above), @below)
 MatrixDiagPart any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
   Transpose[perm=@behind](GatherND(Transpose[perm=@front](a), Concat[axis=1](i, i)))
@@ -553,6 +555,9 @@ void write_fill_like(OnnxWriter& w) {
   w.finish({w.op("Expand", {value, w.op("Concat", sizes, {{"axis", 0}})})});
 }
 
+/// onnxruntime has no Where of bools.
+void compute_selection(OnnxWriter& w) { w.set("logical", w.node().output().dtype() == boolean); }
+
 /// NonZero takes a scalar for a vector.
 void require_axes(OnnxWriter& w) {
   if (w.shape(0).rank() == 0) w.refuse("its input is a scalar");
@@ -579,6 +584,7 @@ constexpr std::array computations = std::to_array<Function>({{"MatMul", compute_
                                                              {"PadV2", compute_pads},
                                                              {"PadGrad", compute_pads},
                                                              {"UnsortedSegmentSum", compute_segments},
+                                                             {"SelectV2", compute_selection},
                                                              {"Where", require_axes},
                                                              {"Conv2D", compute_window},
                                                              {"Conv2DBackpropInput", compute_window},

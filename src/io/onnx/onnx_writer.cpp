@@ -26,9 +26,27 @@ std::int64_t onnx_type(DType dtype) {
 
 namespace {
 
+/// Writes a TensorProto. `name`: "" for none.
+void write_tensor(pbf_writer& writer, std::string_view name, const Tensor& value) {
+  const Tensor host = detail::on_host(value);
+  for (const std::int64_t size : host.shape().sizes()) writer.add_int64(1, size);
+  writer.add_int64(2, onnx_type(host.dtype()));
+  if (!name.empty()) writer.add_string(8, name.data(), name.size());
+  writer.add_bytes(9, static_cast<const char*>(host.impl().data), detail::nbytes(host));
+}
+
 /// Writes an AttributeProto.
 void write_field(pbf_writer& writer, const OnnxField& field) {
-  enum Type : int { type_float = 1, type_int = 2, type_string = 3, type_graph = 5, type_ints = 7 };
+  enum Type : int {
+    type_float = 1,
+    type_int = 2,
+    type_string = 3,
+    type_tensor = 4,
+    type_graph = 5,
+    type_floats = 6,
+    type_ints = 7,
+    type_strings = 8
+  };
   writer.add_string(1, field.first.data(), field.first.size());
   const auto is = [&](Type type) { writer.add_enum(20, type); };
   if (const auto* number = std::get_if<std::int64_t>(&field.second)) {
@@ -43,6 +61,15 @@ void write_field(pbf_writer& writer, const OnnxField& field) {
   } else if (const auto* graph = std::get_if<OnnxSubgraph>(&field.second)) {
     writer.add_message(6, graph->bytes);
     is(type_graph);
+  } else if (const auto* tensor = std::get_if<Tensor>(&field.second)) {
+    add_message(writer, 5, [&](pbf_writer& out) { write_tensor(out, {}, *tensor); });
+    is(type_tensor);
+  } else if (const auto* reals = std::get_if<std::vector<float>>(&field.second)) {
+    for (const float each : *reals) writer.add_float(7, each);
+    is(type_floats);
+  } else if (const auto* words = std::get_if<std::vector<std::string>>(&field.second)) {
+    for (const std::string& each : *words) writer.add_bytes(9, each);
+    is(type_strings);
   } else {
     for (const std::int64_t each : std::get<std::vector<std::int64_t>>(field.second)) writer.add_int64(8, each);
     is(type_ints);
@@ -89,25 +116,27 @@ void OnnxGraph::add(const OnnxNode& node) {
     for (const std::string& each : node.outputs) out.add_string(2, each);
     out.add_string(3, node.outputs[0]);
     out.add_string(4, node.type.data(), node.type.size());
+    if (!node.domain.empty()) out.add_string(7, node.domain.data(), node.domain.size());
     for (const OnnxField& each : node.fields) add_message(out, 5, [&](pbf_writer& field) { write_field(field, each); });
   });
 }
 
 void OnnxGraph::add_initializer(std::string_view name, const Tensor& value) {
-  const Tensor host = detail::on_host(value);
-  add_message(writer_, 5, [&](pbf_writer& tensor) {
-    for (const std::int64_t size : host.shape().sizes()) tensor.add_int64(1, size);
-    tensor.add_int64(2, onnx_type(host.dtype()));
-    tensor.add_string(8, name.data(), name.size());
-    tensor.add_bytes(9, static_cast<const char*>(host.impl().data), detail::nbytes(host));
-  });
+  add_message(writer_, 5, [&](pbf_writer& tensor) { write_tensor(tensor, name, value); });
+}
+
+const std::map<std::string, std::int64_t>& OnnxOpsets::versions() const {
+  if (versions_.at("") >= before_)
+    throw UnimplementedError(detail::join("The model has nodes of ONNX's opset ", versions_.at(""),
+                                          " and others that mean something else from opset ", before_, " on"));
+  return versions_;
 }
 
 // ---- One of our nodes -----------------------------------------------------------------------------------------------
 
 std::vector<std::string> OnnxWriter::ops(std::string_view type, std::vector<std::string> inputs, OnnxFields fields,
-                                         std::size_t outputs) {
-  OnnxNode node{type, std::move(inputs), {}, std::move(fields)};
+                                         std::size_t outputs, std::string_view domain) {
+  OnnxNode node{type, std::move(inputs), {}, std::move(fields), domain};
   const std::string label = detail::join(node_.name(), '/', type);
   for (std::size_t i = 0; i < outputs; ++i) node.outputs.push_back(graph_.unique(label));
   nodes_.push_back(std::move(node));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "graph/graph_state.hpp"
+#include "io/tensorflow/graph_def.hpp"
 
 /// Writes graphs of ONNX: nodes whose inputs and outputs are named values, and constants, called initializers.
 
@@ -30,14 +33,36 @@ struct OnnxSubgraph {
 };
 
 /// An attribute of a node of the file. A string is a keyword such as "add".
-using OnnxField = std::pair<std::string_view,
-                            std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, OnnxSubgraph>>;
+using OnnxValue = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<float>,
+                               std::vector<std::string>, Tensor, OnnxSubgraph>;
+using OnnxField = std::pair<std::string_view, OnnxValue>;
 using OnnxFields = std::vector<OnnxField>;
 
 struct OnnxNode {
   std::string_view type;
   std::vector<std::string> inputs, outputs;
   OnnxFields fields;
+  std::string_view domain = {};
+};
+
+/// The versions of ONNX's opset and of others that a file needs, by their domains.
+class OnnxOpsets {
+ public:
+  /// What our own ops are written in.
+  static constexpr std::int64_t least = 18;
+
+  void require(const std::string& domain, std::int64_t version) {
+    std::int64_t& known = versions_[domain];
+    known = std::max(known, version);
+  }
+  /// A node means something else from this version of ONNX's opset on.
+  void require_before(std::int64_t version) { before_ = std::min(before_, version); }
+  /// Throws UnimplementedError if no version has all that is required.
+  const std::map<std::string, std::int64_t>& versions() const;
+
+ private:
+  std::map<std::string, std::int64_t> versions_{{"", least}};
+  std::int64_t before_ = std::numeric_limits<std::int64_t>::max();
 };
 
 /// Writes a ValueInfoProto. `size_name`: names the unknown size of an axis; "" for no name.
@@ -48,11 +73,15 @@ void write_value_info(protozero::pbf_writer& writer, protozero::pbf_tag_type tag
 class OnnxGraph {
  public:
   explicit OnnxGraph(protozero::pbf_writer& writer)
-      : writer_(writer), names_(std::make_shared<std::unordered_set<std::string>>()) {}
+      : writer_(writer),
+        names_(std::make_shared<std::unordered_set<std::string>>()),
+        opsets_(std::make_shared<OnnxOpsets>()) {}
   /// For a function, whose tensors have values of their own. All graphs of a file together give each name once.
-  OnnxGraph(protozero::pbf_writer& writer, const OnnxGraph& around) : writer_(writer), names_(around.names_) {}
+  OnnxGraph(protozero::pbf_writer& writer, const OnnxGraph& around)
+      : writer_(writer), names_(around.names_), opsets_(around.opsets_) {}
 
   protozero::pbf_writer& writer() const { return writer_; }
+  OnnxOpsets& opsets() const { return *opsets_; }
 
   /// Reserves and returns a name: the given one, with a number appended if that is taken.
   std::string unique(std::string_view name);
@@ -82,6 +111,7 @@ class OnnxGraph {
 
   protozero::pbf_writer& writer_;
   std::shared_ptr<std::unordered_set<std::string>> names_;
+  std::shared_ptr<OnnxOpsets> opsets_;
   std::map<Key, std::string> values_;
   std::set<Key> used_;
   std::map<const Variable::Cell*, std::string> variables_;
@@ -102,7 +132,7 @@ class OnnxWriter {
   /// Adds a node with one output, or with several.
   std::string op(std::string_view type, std::vector<std::string> inputs, OnnxFields fields = {});
   std::vector<std::string> ops(std::string_view type, std::vector<std::string> inputs, OnnxFields fields,
-                               std::size_t outputs);
+                               std::size_t outputs, std::string_view domain = {});
   std::string constant(const Tensor& value);
   std::string number(double value, DType dtype);
   /// A vector of int64.
@@ -135,6 +165,11 @@ class OnnxWriter {
 /// Writes a node in ONNX's ops. The node is no leaf and changes no Variable. Returns the reason if ONNX has no ops for
 /// it; throws UnimplementedError if ONNX's ops cannot express this node.
 std::optional<std::string> write_onnx(OnnxWriter& writer);
+
+/// The node of a file of ONNX's that waits for what is fed, or whose op Tapestry lacks; nullptr for any other node.
+const NodeDef* kept_onnx_node(const detail::Node& node);
+/// Writes such a node as the file had it. Throws UnimplementedError if its form is too old.
+void write_kept_onnx(OnnxWriter& writer, const NodeDef& def);
 
 /// Writes an op that runs functions: If, Loop or Scan, whose attributes are graphs.
 void write_onnx_flow(OnnxWriter& writer);

@@ -32,6 +32,6 @@ TAPESTRY_API detail::Node& keep_unread_node(detail::GraphState& graph, const Nod
                                             std::int64_t outputs, const std::string& reason, Where where);
 
 /// The KeptNode of a node that `keep_node` or `keep_unread_node` has added; nullptr for any other node.
-const KeptNode* kept_node(const detail::Node& node);
+TAPESTRY_API const KeptNode* kept_node(const detail::Node& node);
 
 }  // namespace tapestry::io
