@@ -11,11 +11,11 @@ namespace {
 enum class Format { safetensors, npz };
 
 Format format_of(const std::string& path, Where where) {
-  const std::string ending = std::filesystem::path(path).extension();
-  if (ending == ".safetensors") return Format::safetensors;
-  if (ending == ".npz") return Format::npz;
+  const std::string extension = std::filesystem::path(path).extension();
+  if (extension == ".safetensors") return Format::safetensors;
+  if (extension == ".npz") return Format::npz;
   throw InvalidArgumentError(
-      detail::join("Tensors are kept in files that end in .safetensors or .npz, not ", ending, ": ", path), where);
+      detail::join("Tensors are kept in files that end in .safetensors or .npz, not ", extension, ": ", path), where);
 }
 
 }  // namespace
