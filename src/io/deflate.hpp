@@ -38,7 +38,7 @@ class Deflater {
 };
 
 /// Unpacks the deflated data of a stream, which must outlive it.
-class Inflater {
+class TAPESTRY_API Inflater {
  public:
   Inflater(ByteStream& packed, Wrapping wrapping);
 

@@ -24,6 +24,9 @@ struct HttpOptions {
   std::string metrics_path = "/monitoring/prometheus/metrics";  ///< "": none
 };
 
+/// "127.0.0.1:8501", "[::1]:8501".
+std::string address_text(const std::string& host, int port);
+
 /// Answers HTTP requests: those of the REST interface, the page that shows the models, metrics, and whether the server
 /// is well.
 class HttpServer {

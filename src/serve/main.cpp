@@ -50,8 +50,9 @@ int serve_until_ended(const Flags& flags) {
   std::optional<GrpcServer> grpc;
   if (flags.grpc) grpc.emplace(models, metrics, *flags.grpc);
   std::thread answering([&] { server.run(); });
-  std::cout << "Listening on " << flags.http.host << ':' << server.port() << std::endl;
-  if (grpc) std::cout << "Listening on " << flags.grpc->host << ':' << grpc->port() << " for gRPC" << std::endl;
+  std::cout << "Listening on " << address_text(flags.http.host, server.port()) << std::endl;
+  if (grpc)
+    std::cout << "Listening on " << address_text(flags.grpc->host, grpc->port()) << " for gRPC" << std::endl;
   end.wait();
   log_line("Ending when all requests are answered");
   server.stop();
