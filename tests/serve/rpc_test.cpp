@@ -152,6 +152,19 @@ TEST_CASE("both forms of each type's elements are read") {
   }
 }
 
+TEST_CASE("a number that its type cannot hold is refused") {
+  for (const std::int64_t number : {-1, 256, 300}) {
+    const std::string x = tensor_proto(4, {2}, [&](auto& tensor) { tensor.add_int64(7, number); });
+    CHECK(models().ask("Predict", predict_request(model_spec("uint8"), {{"x", x}})) ==
+          "INVALID_ARGUMENT: tensor parsing error: x");
+  }
+  for (const auto& [model, type] : {std::pair("half_", 19), {"bfloat16", 14}}) {
+    const std::string x = tensor_proto(type, {1}, [](auto& tensor) { tensor.add_int64(13, 65536); });
+    CHECK(models().ask("Predict", predict_request(model_spec(model), {{"x", x}})) ==
+          "INVALID_ARGUMENT: tensor parsing error: x");
+  }
+}
+
 TEST_CASE("what is wrong is told with TensorFlow Serving's codes and texts") {
   const std::string x = floats({1}, {1}), a = floats({1}, {2}),
                     b = tensor_proto(3, {1, 2}, [](auto&tensor) { tensor.add_int32(7, 5); });

@@ -247,10 +247,16 @@ class TensorReader {
       T* out = detail::mutable_data<T>(tensor);
       if (dtype == float32) repeat_last(floats_, out, shape.size());
       if (dtype == float64) repeat_last(doubles_, out, shape.size());
+      if (dtype == uint8) require_bytes();
       if (!is_floating(dtype)) repeat_last(ints_, out, shape.size());
       if constexpr (is_float16<T>) repeat_last(halves<T>(), out, shape.size());
     });
     return tensor;
+  }
+
+  void require_bytes() const {
+    for (const std::int64_t each : ints_)
+      if (!std::in_range<std::uint8_t>(each)) throw DataLossError(detail::join("An element of type uint8 is ", each));
   }
 
   /// The float16 or bfloat16 numbers with the given bits.
