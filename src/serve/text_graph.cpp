@@ -370,19 +370,20 @@ class Numbering {
   }
 
   /// Replaces a lookup by a gather from a list: the table's values for the keys 0, 1, 2 and so on, then its value for
-  /// all other keys. Keys that are texts are the numbers of the model's texts, as only those are in the table.
+  /// all other keys. Keys that are texts are the numbers of the model's texts, as only those are in the table: each
+  /// second number from the first one on.
   void look_up(NodeDef& node, const Table& table, std::vector<NodeDef>& added) {
-    const std::int64_t step = table.is_of_texts ? 3 : 1;
+    const auto place_of = [&](std::int64_t key) { return table.is_of_texts ? (key - first_text) / 2 : key; };
     std::int64_t places = 0;
     for (const std::int64_t key : table.keys) {
       // Numbers that lie far apart would take a list that is mostly empty.
-      if (key < 0 || key / step > 64 * std::ssize(table.keys) + result_.texts.size()) return;
-      places = std::max(places, key / step + 1);
+      if (place_of(key) < 0 || place_of(key) > 64 * std::ssize(table.keys) + result_.texts.size()) return;
+      places = std::max(places, place_of(key) + 1);
     }
     std::vector<std::int64_t> values(static_cast<std::size_t>(places + 1), 0);
     std::vector<std::uint8_t> has(values.size(), 0);
     for (std::size_t i = table.keys.size(); i-- > 0;) {  // of a key that comes twice, the first value
-      const auto place = static_cast<std::size_t>(table.keys[i] / step);
+      const auto place = static_cast<std::size_t>(place_of(table.keys[i]));
       values[place] = table.values[i];
       has[place] = 1;
     }
@@ -399,18 +400,25 @@ class Numbering {
       return added.back().name;
     };
     const TypeCode bool_code = io::code_of(boolean), index_code = io::code_of(int32);
+    std::string place = node.inputs[1], is_listed;
     const std::string zero = constant("/zero", number_code, tensor(std::int64_t{0})),
-                      width = constant("/width", number_code, tensor(step)),
                       last = constant("/last", number_code, tensor(places)),
                       axis = constant("/axis", index_code, tensor(0));
-    const std::string kind = add("/kind", "FloorMod", {node.inputs[1], width}, "T", number_code),
-                      place = add("/place", "FloorDiv", {node.inputs[1], width}, "T", number_code),
-                      right = add("/right", "Equal", {kind, zero}, "T", number_code),
-                      above = add("/above", "GreaterEqual", {place, zero}, "T", number_code),
-                      below = add("/below", "Less", {place, last}, "T", number_code),
-                      inside = add("/inside", "LogicalAnd", {above, below}, "T", bool_code),
-                      is_listed = add("/is_listed", "LogicalAnd", {inside, right}, "T", bool_code),
-                      index = add("/index", "SelectV2", {is_listed, place, last}, "T", number_code);
+    if (table.is_of_texts) {
+      const std::string begin = constant("/begin", number_code, tensor(first_text)),
+                        end = constant("/end", number_code, tensor(end_of_texts)),
+                        two = constant("/two", number_code, tensor(std::int64_t{2})),
+                        text = add("/text", "Minimum", {place, end}, "T", number_code),
+                        offset = add("/offset", "Sub", {text, begin}, "T", number_code),
+                        kind = add("/kind", "FloorMod", {offset, two}, "T", number_code);
+      place = add("/place", "FloorDiv", {offset, two}, "T", number_code);
+      is_listed = add("/of_model", "Equal", {kind, zero}, "T", number_code);
+    } else {
+      is_listed = add("/above", "GreaterEqual", {place, zero}, "T", number_code);
+    }
+    const std::string below = add("/below", "Less", {place, last}, "T", number_code);
+    is_listed = add("/is_listed", "LogicalAnd", {below, is_listed}, "T", bool_code);
+    const std::string index = add("/index", "SelectV2", {is_listed, place, last}, "T", number_code);
     const auto take = [&](const char* name, const std::string& list, TypeCode type) {
       const std::string full = add(name, "GatherV2", {list, index, axis}, "Tparams", type);
       added.back().attrs.insert({{"Tindices", number_code}, {"Taxis", index_code}, {"batch_dims", std::int64_t{0}}});
@@ -424,7 +432,7 @@ class Numbering {
     node.attrs = {{"T", number_code}};
   }
 
-  /// The digits of a number n are the text 3 n + 1.
+  /// The digits of a number are the number, unless a text has that.
   void number_digits(NodeDef& node, std::vector<NodeDef>& added) {
     const auto* type = attr<TypeCode>(node, "T");
     const auto* width = attr<std::int64_t>(node, "width");
@@ -438,17 +446,19 @@ class Numbering {
                        .attrs = {{"dtype", number_code}, {"value", io::TensorDef{number_code, tensor(value)}}}});
       return full;
     };
-    const std::string whole = node.name + "/whole", product = node.name + "/product";
+    const std::string whole = node.name + "/whole", fits = node.name + "/fits";
     added.push_back({.name = whole,
                      .op = "Cast",
                      .inputs = {node.inputs[0]},
                      .attrs = {{"SrcT", *type}, {"DstT", number_code}, {"Truncate", false}}});
-    added.push_back(
-        {.name = product, .op = "Mul", .inputs = {whole, constant("/three", 3)}, .attrs = {{"T", number_code}}});
+    added.push_back({.name = fits,
+                     .op = "GreaterEqual",
+                     .inputs = {whole, constant("/end", end_of_texts)},
+                     .attrs = {{"T", number_code}}});
     digits_.insert(node.name);
-    node.op = "AddV2";
-    node.inputs[0] = product;
-    node.inputs.insert(node.inputs.begin() + 1, constant("/one", 1));
+    node.op = "SelectV2";
+    node.inputs[0] = fits;
+    node.inputs.insert(node.inputs.begin() + 1, {whole, constant("/none", first_text)});
     node.attrs = {{"T", number_code}};
   }
 

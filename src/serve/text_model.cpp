@@ -90,6 +90,11 @@ std::string rewritten(std::string_view bytes, F f) {
   return result;
 }
 
+/// The input of a signature that a feature comes in. An input of a client's has no such slash.
+std::string inner_input(const std::string& input, const ParsedFeature& feature) {
+  return input + '/' + feature.placeholder;
+}
+
 }  // namespace
 
 TextModel::TextModel(const fs::path& folder) : infos_(read_signatures(folder)) {
@@ -149,17 +154,32 @@ void TextModel::load_numbered(const fs::path& folder) {
       Examples& examples = inputs_[name][key];
       examples.is_moved = input.is_moved;
       if (!input.is_moved) signature.inputs.erase(key);
-      std::map<std::string, data::Feature> features;
-      for (const ParsedFeature& each : input.features) {
-        // An input's name has no such slash.
-        const std::string inner = key + '/' + each.name;
-        features.emplace(each.name, each.feature);
-        examples.placeholders.emplace(each.name, inner);
-        signature.inputs.emplace(inner, graph_.get_tensor_by_name(each.placeholder + ":0"));
-      }
-      if (!features.empty()) examples.parser.emplace(std::move(features));
+      examples.parsings = parsings_of(input.features, key);
+      for (const ParsedFeature& each : input.features)
+        signature.inputs.emplace(inner_input(key, each), graph_.get_tensor_by_name(each.placeholder + ":0"));
     }
   }
+}
+
+/// A graph may parse a feature twice, each time in its own way: by a parser each.
+std::vector<TextModel::Parsing> TextModel::parsings_of(const std::vector<ParsedFeature>& features,
+                                                       const std::string& input) {
+  struct Group {
+    std::map<std::string, data::Feature> features{};
+    std::map<std::string, std::string> placeholders{};
+  };
+  std::vector<Group> groups;
+  for (const ParsedFeature& each : features) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& other) { return !other.features.contains(each.name); });
+    if (group == groups.end()) group = groups.emplace(groups.end());
+    group->features.emplace(each.name, each.feature);
+    group->placeholders.emplace(each.name, inner_input(input, each));
+  }
+  std::vector<Parsing> parsings;
+  for (Group& each : groups)
+    parsings.push_back({data::ExampleParser(std::move(each.features)), std::move(each.placeholders)});
+  return parsings;
 }
 
 const Signature& TextModel::signature(const std::string& name) const {
@@ -187,28 +207,34 @@ NamedTensors TextModel::tensors_of(const std::string& name, NamedValues inputs, 
     }
     const Examples& examples = found->second;
     if (examples.is_moved) tensors.emplace(key, texts.numbers(*given));
-    if (!examples.parser) continue;
-    if (given->sizes.size() != 1) throw InvalidArgumentError("The input " + key + " takes a list of tf.Examples");
-    std::vector<data::Record> records;
-    for (const std::string& each : given->elements) records.push_back({.bytes = each});
-    try {
-      data::Features parsed = (*examples.parser)(records);
-      for (const auto& [feature, inner] : examples.placeholders) {
+    if (!examples.parsings.empty()) parse_examples(examples, key, *given, signatures_.at(name), texts, tensors);
+  }
+  return tensors;
+}
+
+void TextModel::parse_examples(const Examples& examples, const std::string& key, const Texts& given,
+                               const Signature& signature, RequestTexts& texts, NamedTensors& tensors) {
+  if (given.sizes.size() != 1) throw InvalidArgumentError("The input " + key + " takes a list of tf.Examples");
+  std::vector<data::Record> records;
+  for (const std::string& each : given.elements) records.push_back({.bytes = each});
+  try {
+    for (const Parsing& parsing : examples.parsings) {
+      data::Features parsed = parsing.parser(records);
+      for (const auto& [feature, inner] : parsing.placeholders) {
         const auto words = parsed.texts.find(feature);
         if (words == parsed.texts.end()) {
           tensors.emplace(inner, parsed[feature]);
           continue;
         }
         std::vector<std::int64_t> sizes{std::ssize(records)};
-        const Shape shape = signatures_.at(name).inputs.at(inner).shape();
+        const Shape shape = signature.inputs.at(inner).shape();
         sizes.insert(sizes.end(), shape.sizes().begin() + 1, shape.sizes().end());
         tensors.emplace(inner, texts.numbers({.sizes = std::move(sizes), .elements = std::move(words->second)}));
       }
-    } catch (const DataLossError& error) {
-      throw InvalidArgumentError("Could not parse example input: " + error.message());
     }
+  } catch (const DataLossError& error) {
+    throw InvalidArgumentError("Could not parse example input: " + error.message());
   }
-  return tensors;
 }
 
 NamedValues TextModel::values_of(const std::string& name, NamedTensors outputs, const RequestTexts& texts) const {

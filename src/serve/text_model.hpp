@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,13 +32,21 @@ class TextModel {
   const ModelTexts& texts() const { return texts_; }
 
  private:
+  /// How tf.Examples are parsed.
+  struct Parsing {
+    data::ExampleParser parser;
+    std::map<std::string, std::string> placeholders;  ///< by the names of features, the inputs of the signature
+  };
   /// An input of texts.
   struct Examples {
-    bool is_moved;                                      ///< the signature has an input for the texts' numbers
-    std::optional<data::ExampleParser> parser{};        ///< of the tf.Examples that the texts are
-    std::map<std::string, std::string> placeholders{};  ///< by the names of features, the inputs of the signature
+    bool is_moved;                    ///< the signature has an input for the texts' numbers
+    std::vector<Parsing> parsings{};  ///< of the tf.Examples that the texts are
   };
 
+  static std::vector<Parsing> parsings_of(const std::vector<ParsedFeature>& features, const std::string& input);
+  /// Adds the tensors for the features of tf.Examples, which are the input `key`.
+  static void parse_examples(const Examples& examples, const std::string& key, const Texts& given,
+                             const Signature& signature, RequestTexts& texts, NamedTensors& tensors);
   void load_numbered(const std::filesystem::path& folder);
   void adopt(const Model& model);
 

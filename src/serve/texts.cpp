@@ -5,9 +5,14 @@
 namespace tapestry::serve {
 namespace {
 
-enum Kind : std::int64_t { of_model, digits, of_request };
+enum Kind : std::int64_t { of_model, of_request };
 
-std::int64_t number_of(std::size_t index, Kind kind) { return 3 * static_cast<std::int64_t>(index) + kind; }
+/// The first pair of numbers stands for no text.
+std::int64_t number_of(std::size_t index, Kind kind) {
+  return first_text + 2 + 2 * static_cast<std::int64_t>(index) + kind;
+}
+
+std::int64_t index_of(std::int64_t number) { return (number - first_text) / 2 - 1; }
 
 template <class List>
 auto& at(const List& list, std::int64_t index) {
@@ -23,24 +28,25 @@ std::int64_t ModelTexts::add(const std::string& text) {
   return found->second;
 }
 
-std::int64_t ModelTexts::find(const std::string& text) const {
+std::optional<std::int64_t> ModelTexts::find(const std::string& text) const {
   const auto found = numbers_.find(text);
-  return found == numbers_.end() ? -1 : found->second;
+  if (found == numbers_.end()) return std::nullopt;
+  return found->second;
 }
 
-const std::string& ModelTexts::text(std::int64_t number) const { return at(texts_, number / 3); }
+const std::string& ModelTexts::text(std::int64_t number) const { return at(texts_, index_of(number)); }
 
 Tensor RequestTexts::numbers(const Texts& texts) {
   std::vector<std::int64_t> numbers;
   numbers.reserve(texts.elements.size());
   for (const std::string& each : texts.elements) {
-    std::int64_t number = model_.find(each);
-    if (number < 0) {
+    std::optional<std::int64_t> number = model_.find(each);
+    if (!number) {
       const auto [found, is_new] = numbers_.emplace(each, number_of(texts_.size(), of_request));
       if (is_new) texts_.push_back(&found->first);
       number = found->second;
     }
-    numbers.push_back(number);
+    numbers.push_back(*number);
   }
   return tensor(numbers, Shape(texts.sizes));
 }
@@ -50,17 +56,14 @@ Texts RequestTexts::texts(const Tensor& numbers) const {
   Texts texts{.sizes = {sizes.begin(), sizes.end()}, .elements = {}};
   for (std::int64_t i = 0; i < numbers.size(); ++i) {
     const std::int64_t number = numbers.data<std::int64_t>()[i];
-    // Of negative numbers, too, the remainder is not negative.
-    const std::int64_t kind = (number % 3 + 3) % 3;
-    switch (kind) {
-      case of_model:
-        texts.elements.push_back(model_.text(number));
-        break;
-      case digits:
-        texts.elements.push_back(std::to_string((number - digits) / 3));
-        break;
-      default:
-        texts.elements.push_back(*at(texts_, (number - of_request) / 3));
+    if (number >= end_of_texts) {
+      texts.elements.push_back(std::to_string(number));
+    } else if (number == first_text) {
+      throw UnimplementedError(detail::join("as_string of a number below ", end_of_texts));
+    } else if ((number - first_text) % 2 == of_model) {
+      texts.elements.push_back(model_.text(number));
+    } else {
+      texts.elements.push_back(*at(texts_, index_of(number)));
     }
   }
   return texts;

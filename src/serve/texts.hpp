@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,14 +14,19 @@
 
 namespace tapestry::serve {
 
-/// The texts that a model has itself, such as the labels of its classes. Numbers are 3 k for its text k, 3 k + 1 for
-/// the digits of the number k, which nobody needs to keep, and 3 k + 2 for text k of a request.
+/// The digits of a number, as tf.strings.as_string writes them, are the text of that number itself, and nobody needs to
+/// keep them. Other texts have numbers between these two: a model's are even, a request's odd. The digits of a number
+/// between these two have none, which is told by the first one.
+inline constexpr std::int64_t first_text = std::numeric_limits<std::int64_t>::min(),
+                              end_of_texts = first_text + (std::int64_t{1} << 33);
+
+/// The texts that a model has itself, such as the labels of its classes.
 class ModelTexts {
  public:
   /// The number of a text, which gets one if it has none.
   std::int64_t add(const std::string& text);
-  /// -1 if the model does not have the text.
-  std::int64_t find(const std::string& text) const;
+  /// Nothing if the model does not have the text.
+  std::optional<std::int64_t> find(const std::string& text) const;
   std::int64_t size() const { return std::ssize(texts_); }
   /// Throws InternalError for a number that no text has.
   const std::string& text(std::int64_t number) const;

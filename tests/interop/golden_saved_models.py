@@ -124,6 +124,27 @@ def write_text_model(folder):
         "look_up": texts.look_up, "look_up_digits": texts.look_up_digits})
 
 
+class Digits(tf.Module):
+    """Numbers written as texts, and examples that are parsed twice."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers"), tf.TensorSpec([None], tf.string, "words")])
+    def write(self, numbers, words):
+        return {"digits": tf.strings.as_string(numbers), "both": tf.concat([words, tf.strings.as_string(numbers), ["end"]], 0)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def parse(self, examples):
+        first = tf.io.parse_example(examples, {"n": tf.io.FixedLenFeature([], tf.int64, 1)})["n"]
+        second = tf.io.parse_example(examples, {"n": tf.io.FixedLenFeature([1], tf.int64, 5),
+                                                "w": tf.io.FixedLenFeature([], tf.string, "none")})
+        return {"digits": tf.strings.as_string(first), "sum": first + second["n"][:, 0], "w": second["w"]}
+
+
+def write_digits_model(folder):
+    digits = Digits()
+    tf.saved_model.save(digits, str(folder / "saved_model_digits"), signatures={"serving_default": digits.write,
+                                                                               "parse": digits.parse})
+
+
 def write_table_model(folder):
     vocabulary = folder / "words.txt"
     vocabulary.write_text("one\ntwo\nthree\n")
@@ -197,6 +218,7 @@ def write(folder, expected):
     write_saved_models(folder)
     write_table_model(folder)
     write_text_model(folder)
+    write_digits_model(folder)
     write_keras_model(folder, expected)
     write_twins(folder, expected)
     for each in folder.glob("*/fingerprint.pb"):

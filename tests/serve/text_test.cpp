@@ -69,6 +69,36 @@ TEST_CASE("words and classes are looked up in tables") {
                     doctest::Contains("LookupTableFindV2"));
 }
 
+TEST_CASE("numbers of any size are written as texts, and examples parsed twice") {
+  const Servable model("m", 1, std::filesystem::path(GOLDEN_FILES) / "saved_model_digits");
+  using Numbers = std::vector<std::int64_t>;
+  const auto write = [&](const Numbers& numbers) {
+    return run(model, "serving_default", {{"numbers", tensor(numbers)}, {"words", Texts{{2}, {"end", "word"}}}});
+  };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(), third = most / 3;
+  Numbers numbers{0,     1,         -1,     2,          -2,       most, -most + (std::int64_t{1} << 33),
+                  third, third + 1, -third, -third - 2, 2 * third};
+  for (std::int64_t i = 0; i < 6; ++i) numbers.push_back(6'148'914'691'236'517'203 + i);
+  Strings digits;
+  for (const std::int64_t each : numbers) digits.push_back(std::to_string(each));
+  const NamedValues outputs = write(numbers);
+  CHECK(texts(outputs, "digits") == digits);
+  digits.insert(digits.begin(), {"end", "word"});
+  digits.push_back("end");
+  CHECK(texts(outputs, "both") == digits);
+  // Numbers that stand for texts.
+  for (const std::int64_t each : {first_text, first_text + 1, first_text + 2, first_text + 3, end_of_texts - 1})
+    CHECK_THROWS_AS(write({each}), UnimplementedError);
+  CHECK(texts(write({end_of_texts}), "digits") == Strings{std::to_string(end_of_texts)});
+
+  const auto example = [](const data::Example& features) { return data::encode(features); };
+  const NamedValues parsed =
+      run(model, "parse", {{"examples", Texts{{2}, {example({{"n", 20}, {"w", "two"}}), example({})}}}});
+  CHECK(texts(parsed, "digits") == Strings{"20", "1"});
+  CHECK(texts(parsed, "w") == Strings{"two", "none"});
+  CHECK(std::get<Tensor>(parsed.at("sum")).to_vector<std::int64_t>() == Numbers{40, 6});
+}
+
 /// A store of the model, and both protocols.
 class Served {
  public:
