@@ -126,6 +126,7 @@ TEST_CASE("a token, and requests that are too large") {
     CHECK(reply.code == grpc::StatusCode::UNAUTHENTICATED);
     CHECK(reply.text == "The request has no valid token");
   }
+  CHECK(client.call(health, "").text == "\x08\x01");
   CHECK(client.predict({1}, {1}, {.token = "secret"}).text == answer({1}, {1}));
   CHECK(client.predict({4000}, std::vector<float>(4000), {.token = "secret"}).code ==
         grpc::StatusCode::RESOURCE_EXHAUSTED);

@@ -87,7 +87,7 @@ class Service final {
       }
       service_.request_call();
       const auto& is_allowed = service_.options_.is_allowed;
-      if (is_allowed && !is_allowed(header(context_, "authorization")))
+      if (is_allowed && !is_allowed(context_.method(), header(context_, "authorization")))
         return refuse({grpc::StatusCode::UNAUTHENTICATED, "The request has no valid token"});
       stream_.Read(&request_, &read_);
       return true;

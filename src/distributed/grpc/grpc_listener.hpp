@@ -35,9 +35,9 @@ struct GrpcListenOptions {
   TlsKeys tls{};
   std::int64_t calls_at_once = 0;      ///< further ones are refused with ResourceExhausted; 0: any number
   std::chrono::milliseconds grace{0};  ///< how long `stop` lets running calls go on before it cancels them
-  /// Whether who sends this value of the header "authorization" may call; others are refused as Unauthenticated, and
-  /// their messages are not read. Empty: anyone may.
-  std::function<bool(std::string_view authorization)> is_allowed{};
+  /// Whether who sends this value of the header "authorization" may call the method; others are refused as
+  /// Unauthenticated, and their messages are not read. Empty: anyone may.
+  std::function<bool(std::string_view method, std::string_view authorization)> is_allowed{};
 };
 
 /// Throws UnavailableError if the port is in use, or if the certificate cannot be used.
