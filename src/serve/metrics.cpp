@@ -40,14 +40,14 @@ const std::array<double, buckets>& bounds() {
 
 }  // namespace
 
-void Metrics::count(const std::string& model, const std::string& method, const std::string& status,
-                    std::chrono::nanoseconds time) {
+void Metrics::count(const Call& call, const std::string& code, std::chrono::nanoseconds time) {
   const double microseconds = static_cast<double>(time.count()) / 1000;
   const auto& most = bounds<buckets - 1>();
   const std::ptrdiff_t bucket = std::lower_bound(most.begin(), most.end(), microseconds) - most.begin();
   const std::lock_guard lock(mutex_);
-  ++requests_[{model, method, status}];
-  Latency& latency = latencies_[{model, method}];
+  ++requests_[{call.model, code}];
+  if (code != "OK") return;
+  Latency& latency = latencies_[{call.model, call.api, call.entrypoint}];
   ++latency.counts[static_cast<std::size_t>(bucket)];
   latency.microseconds += microseconds;
 }
@@ -56,11 +56,12 @@ std::string Metrics::prometheus() const {
   const std::lock_guard lock(mutex_);
   std::string text = "# TYPE :tensorflow:serving:request_count counter\n";
   for (const auto& [key, count] : requests_)
-    text += ":tensorflow:serving:request_count{model_name=" + label(key.model) + ",method=" + label(key.method) +
-            ",status=" + label(key.status) + "} " + std::to_string(count) + "\n";
+    text += ":tensorflow:serving:request_count{model_name=" + label(key.first) + ",status=" + label(key.second) + "} " +
+            std::to_string(count) + "\n";
   text += "# TYPE :tensorflow:serving:request_latency histogram\n";
   for (const auto& [key, latency] : latencies_) {
-    const std::string labels = "model_name=" + label(key.first) + ",method=" + label(key.second);
+    const auto& [model, api, entrypoint] = key;
+    const std::string labels = "model_name=" + label(model) + ",API=" + label(api) + ",entrypoint=" + label(entrypoint);
     std::uint64_t count = 0;
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
       count += latency.counts[bucket];

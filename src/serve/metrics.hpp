@@ -6,15 +6,24 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
+#include <utility>
 
 namespace tapestry::serve {
 
-/// Counts requests and measures their time, under the names that TensorFlow Serving gives to Prometheus.
+/// What a request asked.
+struct Call {
+  std::string model;
+  std::string api;         ///< "Predict", "Classify"
+  std::string entrypoint;  ///< "REST" or "GRPC"
+};
+
+/// Counts requests and measures their time, under the names and with the labels that TensorFlow Serving gives to
+/// Prometheus.
 class Metrics {
  public:
-  /// Counts a request that was answered with this status, "200" of HTTP or "OK" of gRPC, after this time.
-  void count(const std::string& model, const std::string& method, const std::string& status,
-             std::chrono::nanoseconds time);
+  /// Counts a request that was answered with the code of this name, such as "OK", after this time.
+  void count(const Call& call, const std::string& code, std::chrono::nanoseconds time);
 
   /// All numbers in Prometheus' text format.
   std::string prometheus() const;
@@ -26,15 +35,9 @@ class Metrics {
     std::array<std::uint64_t, buckets> counts{};
     double microseconds = 0;  ///< the sum
   };
-  struct Key {
-    std::string model, method, status;
-
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
-
   mutable std::mutex mutex_;
-  std::map<Key, std::uint64_t> requests_;
-  std::map<std::pair<std::string, std::string>, Latency> latencies_;  ///< by model and method
+  std::map<std::pair<std::string, std::string>, std::uint64_t> requests_;           ///< by model and code
+  std::map<std::tuple<std::string, std::string, std::string>, Latency> latencies_;  ///< of those that are OK
 };
 
 }  // namespace tapestry::serve

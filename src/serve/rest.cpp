@@ -216,21 +216,26 @@ Answer RestApi::answer(const Request& request) const {
   const std::optional<Target> target = target_of(request);
   if (!target) return error_answer(Code::invalid_argument, "Malformed request: " + request.method + " " + request.path);
   Answer answer;
+  std::optional<Code> code;
+  const auto failed = [&](Code why, std::string_view text) {
+    code = why;
+    answer = error_answer(why, text);
+  };
   try {
     answer = handle(request, *target);
   } catch (const Error& error) {
-    answer = error_answer(error.code(), error.message());
+    failed(error.code(), error.message());
   } catch (const std::bad_alloc&) {
-    answer = error_answer(Code::resource_exhausted, "Not enough memory for the request");
+    failed(Code::resource_exhausted, "Not enough memory for the request");
   } catch (const std::exception& error) {
-    answer = error_answer(Code::internal, error.what());
+    failed(Code::internal, error.what());
   }
-  constexpr std::array<const char*, 3> methods{"predict", "classify", "regress"};
+  constexpr std::array<const char*, 3> methods{"Predict", "Classify", "Regress"};
   const auto method = static_cast<std::size_t>(target->kind);
   // Names that no model has would each make new numbers.
   if (method < methods.size() && models_.contains(target->model))
-    metrics_.count(target->model, methods[method], std::to_string(answer.status),
-                   std::chrono::steady_clock::now() - start);
+    metrics_.count({.model = target->model, .api = methods[method], .entrypoint = "REST"},
+                   code ? std::string(code_name(*code)) : "OK", std::chrono::steady_clock::now() - start);
   return answer;
 }
 

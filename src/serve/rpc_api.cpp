@@ -124,8 +124,8 @@ std::string RpcApi::answer(std::string_view method, std::string_view request, De
   const auto count = [&](std::string_view status) {
     // Names that no model has would each make new numbers.
     if (!asked.model.empty() && models_.contains(asked.model))
-      metrics_.count(asked.model, std::string(method.substr(service.size())), std::string(status),
-                     std::chrono::steady_clock::now() - start);
+      metrics_.count({.model = asked.model, .api = std::string(method.substr(service.size())), .entrypoint = "GRPC"},
+                     std::string(status), std::chrono::steady_clock::now() - start);
   };
   try {
     std::string reply = handle(asked);

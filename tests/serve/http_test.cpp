@@ -130,8 +130,9 @@ TEST_CASE("requests over HTTP") {
   CHECK(client.Post("/", body, "text/plain")->status == 404);
   CHECK(client.Get("/healthz")->status == 200);
   const auto metrics = client.Get("/monitoring/prometheus/metrics");
-  CHECK(metrics->body.find(R"(request_count{model_name="m",method="predict",status="200"} 10)") != std::string::npos);
-  CHECK(metrics->body.find(R"(request_latency_count{model_name="m",method="predict"} 10)") != std::string::npos);
+  CHECK(metrics->body.find(R"(request_count{model_name="m",status="OK"} 10)") != std::string::npos);
+  CHECK(metrics->body.find(R"(request_latency_count{model_name="m",API="Predict",entrypoint="REST"} 10)") !=
+        std::string::npos);
   CHECK(client.Options("/v1/models/m", {{"Origin", "https://example.com"}})->status == 200);
   CHECK(client.Options("/v1/models/m", {{"Origin", "example.com"}})->status == 400);
   CHECK(!client.Options("/v1/models/m")->has_header("Access-Control-Allow-Origin"));

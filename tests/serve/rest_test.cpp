@@ -373,7 +373,7 @@ TEST_CASE("a request that has no time left") {
                                      .deadline = std::chrono::steady_clock::now()});
   CHECK(answer.status == 504);
   CHECK(answer.body == error_body("Timed out before the request was answered"));
-  CHECK(metrics.prometheus().find(R"(request_count{model_name="m",method="predict",status="504"} 1)") !=
+  CHECK(metrics.prometheus().find(R"(request_count{model_name="m",status="DEADLINE_EXCEEDED"} 1)") !=
         std::string::npos);
   CHECK(RestApi(store, metrics).answer({.method = "POST", .path = "/v1/models/stranger:predict"}).status == 400);
   CHECK(metrics.prometheus().find("stranger") == std::string::npos);

@@ -408,8 +408,9 @@ TEST_CASE("requests are counted for models that there are") {
   own.ask("Predict", predict_request(model_spec("half", 5), x));
   own.ask("Predict", predict_request(model_spec("unknown"), x));
   const std::string numbers = own.metrics().prometheus();
-  CHECK(numbers.find(R"(request_count{model_name="half",method="Predict",status="OK"} 1)") != std::string::npos);
-  CHECK(numbers.find(R"(request_count{model_name="half",method="Predict",status="NOT_FOUND"} 1)") != std::string::npos);
+  CHECK(numbers.find(R"(request_latency_count{model_name="half",API="Predict",entrypoint="GRPC"} 1)") !=
+        std::string::npos);
+  CHECK(numbers.find(R"(request_count{model_name="half",status="NOT_FOUND"} 1)") != std::string::npos);
   CHECK(numbers.find("unknown") == std::string::npos);
 }
 
