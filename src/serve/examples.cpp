@@ -1,5 +1,6 @@
 #include "serve/examples.hpp"
 
+#include <array>
 #include <span>
 
 #include "serve/json_tensor.hpp"
@@ -12,11 +13,14 @@ namespace {
 /// What a value of a feature is. A number with a point or an exponent is a float, a whole one and a bool are integers.
 enum class FeatureKind { none, whole, real, text };
 
-FeatureKind feature_kind(const Json& value) {
-  if (value.IsString() || value.IsObject()) return FeatureKind::text;
+FeatureKind feature_kind(const Json& value, const std::string& name) {
+  if (value.IsString() || is_bytes(value)) return FeatureKind::text;
   if (value.IsBool() || value.IsInt64()) return FeatureKind::whole;
   if (value.IsDouble()) return FeatureKind::real;
-  throw InvalidArgumentError("JSON Value: " + quoted(value) + " is not a value of a feature");
+  if (value.IsNumber())
+    throw InvalidArgumentError("Feature: " + name + " has uint64_t element. Only int64_t is supported.");
+  throw InvalidArgumentError(
+      detail::join("Feature: ", name, " has element with unexpected JSON type: ", kind_of(value)));
 }
 
 data::FeatureValues read_feature(const std::string& name, const Json& json) {
@@ -24,11 +28,13 @@ data::FeatureValues read_feature(const std::string& name, const Json& json) {
       json.IsArray() ? std::span<const Json>(json.Begin(), json.Size()) : std::span<const Json>(&json, 1);
   FeatureKind kind = FeatureKind::none;
   for (const Json& each : values) {
-    const FeatureKind found = feature_kind(each);
-    if (kind != FeatureKind::none && kind != found && (kind == FeatureKind::text || found == FeatureKind::text))
-      throw InvalidArgumentError("Unexpected element type in JSON list of feature: " + name +
-                                 " Value: " + quoted(each));
-    kind = std::max(kind, found);  // one real number makes all of them real
+    const FeatureKind found = feature_kind(each, name);
+    if (kind != FeatureKind::none && kind != found) {
+      constexpr std::array<std::string_view, 4> names{"UNKNOWN", "int64", "float", "bytes"};
+      throw InvalidArgumentError(detail::join("Unexpected element type in feature: ", name,
+                                              " expecting type: ", names[static_cast<std::size_t>(kind)]));
+    }
+    kind = found;
   }
   std::vector<std::string> texts;
   std::vector<float> reals;
@@ -37,7 +43,7 @@ data::FeatureValues read_feature(const std::string& name, const Json& json) {
     if (kind == FeatureKind::text) {
       texts.push_back(bytes_of(each));
     } else if (kind == FeatureKind::real) {
-      reals.push_back(each.IsBool() ? each.GetBool() : static_cast<float>(each.GetDouble()));
+      reals.push_back(static_cast<float>(each.GetDouble()));
     } else {
       wholes.push_back(each.IsBool() ? each.GetBool() : each.GetInt64());
     }
@@ -148,16 +154,17 @@ void check_classes(const Sizes& sizes, const char* title, std::size_t examples) 
 
 }  // namespace
 
-std::vector<data::Example> read_examples(const Json& request, std::string_view method) {
+std::vector<data::Example> read_examples(const Json& request) {
+  const auto refuse = [&](const char* text) {
+    throw InvalidArgumentError("JSON Value: " + quoted(request) + " " + text);
+  };
   data::Example context;
   if (const Json* given = member(request, "context")) read_features(*given, context);
   const Json* list = member(request, "examples");
-  if (!list)
-    throw InvalidArgumentError(
-        detail::join("When method is ", method, ", key 'examples' is expected and was not found"));
-  if (!list->IsArray())
-    throw InvalidArgumentError("JSON Value: " + quoted(*list) + " Expecting 'examples' value to be an list/array");
-  if (list->Empty()) throw InvalidArgumentError("JSON Value: " + quoted(*list) + " No values in 'examples' array");
+  // TensorFlow Serving says so of regress, too.
+  if (!list) refuse("When method is classify, key 'examples' is expected and was not found");
+  if (!list->IsArray()) refuse("Expecting 'examples' value to be an list/array");
+  if (list->Empty()) refuse("'examples' value is an empty array");
   std::vector<data::Example> examples;
   for (const Json& each : list->GetArray()) {
     data::Example example = context;

@@ -12,7 +12,7 @@
 namespace tapestry::serve {
 
 /// The examples of a request's object, each with the features of its context. Throws InvalidArgumentError.
-std::vector<data::Example> read_examples(const Json& request, std::string_view method);
+std::vector<data::Example> read_examples(const Json& request);
 
 /// The inputs of a signature: of one that takes texts, the examples themselves, and of others the features of the
 /// inputs' names. Throws InvalidArgumentError for an example that lacks a feature, or has values of another type or

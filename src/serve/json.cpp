@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/stringbuffer.h>
@@ -65,14 +66,18 @@ std::string leaf_text(const Json& value) {
   return {buffer.GetString(), buffer.GetSize()};
 }
 
-/// Appends a value as RapidJSON's PrettyWriter prints it, until there is enough to quote. (That of version 1.1 knows
-/// neither NaN nor Infinity.)
+/// Appends a value as RapidJSON's PrettyWriter prints it with its lists on one line, until there is enough to quote.
+/// (That of version 1.1 knows neither NaN nor Infinity.)
 void append_pretty(std::string& text, const Json& value, std::size_t levels) {
   const auto line = [&](std::size_t indent) { text += '\n' + std::string(4 * indent, ' '); };
   auto separate = [&, first = true]() mutable {
     if (!first) text += ',';
+    if (value.IsObject()) {
+      line(levels + 1);
+    } else if (!first) {
+      text += ' ';
+    }
     first = false;
-    line(levels + 1);
     return text.size() < most_quoted;
   };
   if (value.IsObject() && value.MemberCount() > 0) {
@@ -90,7 +95,6 @@ void append_pretty(std::string& text, const Json& value, std::size_t levels) {
       if (!separate()) return;
       append_pretty(text, each, levels + 1);
     }
-    line(levels);
     text += ']';
   } else {
     text += leaf_text(value);
@@ -120,9 +124,17 @@ int digit_of(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/// Throws InvalidArgumentError unless the text is groups of four digits, the last of which may lack one or two.
+/// Throws InvalidArgumentError unless the text is groups of four digits, the last of which may lack one or two. White
+/// space, such as the lines of MIME, is passed over.
 std::string decode_base64(std::string_view text) {
   const auto refuse = [] { throw InvalidArgumentError("Unable to base64 decode"); };
+  constexpr std::string_view white = " \t\n\v\f\r";
+  std::string dense;
+  if (text.find_first_of(white) != std::string_view::npos) {
+    std::copy_if(text.begin(), text.end(), std::back_inserter(dense),
+                 [&](char c) { return white.find(c) == std::string_view::npos; });
+    text = dense;
+  }
   if (text.size() % 4 == 0)
     for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
   if (text.size() % 4 == 1) refuse();
@@ -180,15 +192,15 @@ std::string_view kind_of(const Json& value) {
 }
 
 bool is_bytes(const Json& value) {
-  return value.IsObject() && value.MemberCount() == 1 && member(value, "b64") != nullptr;
+  const Json* base64 = value.IsObject() && value.MemberCount() == 1 ? member(value, "b64") : nullptr;
+  return base64 && base64->IsString();
 }
 
 std::string bytes_of(const Json& value) {
   if (value.IsString()) return std::string(text_of(value));
-  const Json* base64 = is_bytes(value) ? member(value, "b64") : nullptr;
-  if (!base64 || !base64->IsString())
+  if (!is_bytes(value))
     throw InvalidArgumentError("JSON Value: " + quoted(value) + " not formatted correctly for base64 data");
-  return decode_base64(text_of(*base64));
+  return decode_base64(text_of(*member(value, "b64")));
 }
 
 std::string base64(std::string_view bytes) {
@@ -204,13 +216,15 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-void append_string(std::string& json, std::string_view text) {
+void append_string(std::string& json, std::string_view text, BadBytes bad) {
   constexpr std::string_view digits = "0123456789abcdef";
   json += '"';
   while (!text.empty()) {
     const std::size_t size = character_size(text);
     const char c = text[0];
-    if (size == 0) {
+    if (size == 0 && bad == BadBytes::kept) {
+      json += c;
+    } else if (size == 0) {
       json += "\xEF\xBF\xBD";
     } else if (c == '"' || c == '\\') {
       json += '\\';

@@ -37,7 +37,7 @@ std::string quoted(const Json& value);
 /// "String", "Number", ...
 std::string_view kind_of(const Json& value);
 
-/// Whether it is {"b64": ...}, which stands for bytes.
+/// Whether it is {"b64": "..."}, which stands for bytes.
 bool is_bytes(const Json& value);
 /// The bytes of {"b64": "..."}, or of a string. Throws InvalidArgumentError when they are not in base64.
 std::string bytes_of(const Json& value);
@@ -45,8 +45,10 @@ std::string bytes_of(const Json& value);
 /// Bytes in base64.
 std::string base64(std::string_view bytes);
 
-/// Appends a string of JSON with its quotes. Bytes that are no UTF-8 become U+FFFD, so that the text stays JSON.
-void append_string(std::string& json, std::string_view text);
+/// What becomes of bytes that are no UTF-8: U+FFFD, so that the text stays JSON, or themselves, so that none is lost.
+enum class BadBytes { replaced, kept };
+/// Appends a string of JSON with its quotes.
+void append_string(std::string& json, std::string_view text, BadBytes bad = BadBytes::replaced);
 /// The body {"error": text}.
 std::string error_body(std::string_view text);
 

@@ -205,16 +205,11 @@ class RowReader {
   }
 
   NamedValues read(const Json& instances) {
-    if (!instances.IsArray())
-      throw InvalidArgumentError("JSON Value: " + quoted(instances) + " Expecting 'instances' to be an list/array");
-    if (instances.Empty())
-      throw InvalidArgumentError("JSON Value: " + quoted(instances) + " No values in 'instances' array");
     const bool named = is_named(instances[0]);
     if (!named && columns_.size() > 1)
       throw InvalidArgumentError(
           "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
           "tensorinfo_map");
-    if (!named && columns_.empty()) throw InvalidArgumentError("The signature has no inputs");
     std::int64_t count = 0;
     for (const Json& each : instances.GetArray()) {
       if (named != is_named(each))
@@ -390,7 +385,7 @@ class OutputWriter {
   }
 
   void append_text(std::string& json, const std::string& text) const {
-    if (!in_base64_) return append_string(json, text);
+    if (!in_base64_) return append_string(json, text, BadBytes::kept);
     json += "{\"b64\": ";
     append_string(json, base64(text));
     json += "}";
@@ -457,13 +452,20 @@ std::string write_rows(const NamedValues& outputs) {
 void append_number(std::string& json, float value) { append_real(json, value, 9); }
 void append_number(std::string& json, double value) { append_real(json, value, 17); }
 
-std::pair<Form, NamedValues> read_inputs(const Json& request, const SignatureInfo& signature) {
+std::pair<Form, NamedValues> read_inputs(const Json& request, const std::string& name, const SignatureInfo& signature) {
   const Json *inputs = member(request, "inputs"), *instances = member(request, "instances");
   if (inputs && instances)
     throw InvalidArgumentError("JSON Value: " + quoted(request) +
                                " Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ");
   if (inputs) return {Form::columnar, read_columnar(*inputs, signature)};
-  if (instances) return {Form::row, RowReader(signature).read(*instances)};
+  if (instances) {
+    if (signature.inputs.empty()) throw InvalidArgumentError("Failed to get input map for signature: " + name);
+    if (!instances->IsArray())
+      throw InvalidArgumentError("JSON Value: " + quoted(request) + " Expecting 'instances' to be an list/array");
+    if (instances->Empty())
+      throw InvalidArgumentError("JSON Value: " + quoted(request) + " No values in 'instances' array");
+    return {Form::row, RowReader(signature).read(*instances)};
+  }
   throw InvalidArgumentError("Missing 'inputs' or 'instances' key");
 }
 

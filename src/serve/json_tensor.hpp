@@ -17,7 +17,8 @@ enum class Form {
 
 /// The values of a request's object. Throws InvalidArgumentError, with TensorFlow Serving's texts, for values that do
 /// not fit the signature, and UnimplementedError for types that JSON or tensors do not have.
-std::pair<Form, NamedValues> read_inputs(const Json& request, const SignatureInfo& signature);
+/// `name`: the signature's.
+std::pair<Form, NamedValues> read_inputs(const Json& request, const std::string& name, const SignatureInfo& signature);
 
 /// The body of the answer. Throws InvalidArgumentError for outputs that the form cannot list.
 std::string write_outputs(Form form, const NamedValues& outputs);

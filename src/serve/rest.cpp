@@ -259,7 +259,7 @@ std::string RestApi::predict(const Target& target, const Request& request) const
   const Json& json = parsed.json();
   const std::string name = signature_name(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
-  auto [form, inputs] = read_inputs(json, signature_of(*model, name));
+  auto [form, inputs] = read_inputs(json, name, signature_of(*model, name));
   return write_outputs(form, model->run(name, std::move(inputs), request.deadline));
 }
 
@@ -269,7 +269,7 @@ std::string RestApi::infer_examples(const Target& target, const Request& request
   const ParsedObject parsed(request.body);
   const Json& json = parsed.json();
   const std::string name = signature_name(json);
-  const auto examples = read_examples(json, classifies ? "classify" : "regress");
+  const auto examples = read_examples(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
   const NamedValues outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
   return classifies ? write_json(classes_of(outputs, examples.size()))

@@ -181,7 +181,7 @@ TEST_CASE("wrong requests") {
           {predict, "", 400, "JSON Parse error: The document is empty"},
           {predict, "no", 400, "JSON Parse error: Invalid value. at offset: 1"},
           {predict, "hello", 400, "JSON Parse error: Invalid value. at offset: 0"},
-          {predict, "[1]", 400, "JSON Value: [\n    1\n] Is not object"},
+          {predict, "[1]", 400, "JSON Value: [1] Is not object"},
           {predict, R"({"instances": [1)", 400,
            "JSON Parse error: Missing a comma or ']' after an array element. at offset: 16"},
           {predict, R"({"signature_name": 5})", 400,
@@ -191,11 +191,13 @@ TEST_CASE("wrong requests") {
            "Serving signature name: \"s\" not found in signature def"},
           {predict, "{}", 400, "Missing 'inputs' or 'instances' key"},
           {predict, R"({"inputs": 1, "instances": [2]})", 400,
-           "JSON Value: {\n    \"inputs\": 1,\n    \"instances\": [\n        2\n    ]\n} Not formatted correctly "
+           "JSON Value: {\n    \"inputs\": 1,\n    \"instances\": [2]\n} Not formatted correctly "
            "expecting "
            "only one of 'inputs' or 'instances' keys to exist "},
-          {predict, R"({"instances": 5})", 400, "JSON Value: 5 Expecting 'instances' to be an list/array"},
-          {predict, R"({"instances": []})", 400, "JSON Value: [] No values in 'instances' array"},
+          {predict, R"({"instances": 5})", 400,
+           "JSON Value: {\n    \"instances\": 5\n} Expecting 'instances' to be an list/array"},
+          {predict, R"({"instances": []})", 400,
+           "JSON Value: {\n    \"instances\": []\n} No values in 'instances' array"},
           {two, R"({"instances": [1]})", 400,
            "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
            "tensorinfo_map"},
@@ -271,14 +273,42 @@ TEST_CASE("base64") {
   CHECK(decoded("").empty());
   CHECK(decoded("aGVsbG8=") == "hello");
   CHECK(decoded("aGVsbG8") == "hello");
+  CHECK(decoded("aGVs\\nbG8=\\r\\n") == "hello");
+  CHECK(decoded(" aGVs bG8\\t=") == "hello");
   CHECK(decoded("/+8A") == std::string("\xff\xef\0", 3));
-  for (const char* bad : {"a", "aGVsb", "a===", "aGVs bG8=", "aG-s", "aGVsbG9=", "====", "aGV="}) {
+  for (const char* bad : {"a", "aGVsb", "a===", "aG-s", "aGVsbG9=", "====", "aGV="}) {
     INFO(bad);
     CHECK_THROWS_WITH(decoded(bad), "Unable to base64 decode");
   }
   const ParsedObject number(R"({"v": {"b64": 5}})");
   CHECK_THROWS_WITH(bytes_of(*member(number.json(), "v")),
                     doctest::Contains("not formatted correctly for base64 data"));
+}
+
+TEST_CASE("an input may be called b64; a signature may have none; bytes that are no UTF-8 come as they are") {
+  TemporaryFolder folder;
+  write_model(folder / "m" / "1", [] {
+    const Tensor x = placeholder(float32, {-1}, "x");
+    return Signature{.inputs = {{"b64", x}}, .outputs = {{"y", x * 2.0}}};
+  });
+  write_model(folder / "none" / "1", [] { return Signature{.inputs = {}, .outputs = {{"y", ones({2})}}}; });
+  ModelStore store;
+  Metrics metrics;
+  store.configure({{.name = "m", .base_path = folder / "m"}, {.name = "none", .base_path = folder / "none"}});
+  store.look();
+  const auto post = [&](const std::string& model, const std::string& body) {
+    return dense(
+        RestApi(store, metrics)
+            .answer({.method = "POST", .path = "/v1/models/" + model + ":predict", .body = body, .deadline = soon()})
+            .body);
+  };
+  CHECK(post("m", R"({"instances": [{"b64": 5}, {"b64": 6}]})") == R"({"predictions":[10.0,12.0]})");
+  CHECK(post("m", R"({"inputs": {"b64": [5]}})") == R"({"outputs":[10.0]})");
+  CHECK(post("none", R"({"instances": [1]})") ==
+        dense(error_body("Failed to get input map for signature: serving_default")));
+  CHECK(post("none", R"({"inputs": {}})") == R"({"outputs":[1.0,1.0]})");
+  const NamedValues bytes{{"y", Texts{{1}, {"a\xff\"\xc3"}}}};
+  CHECK(dense(write_outputs(Form::row, bytes)) == "{\"predictions\":[\"a\xff\\\"\xc3\"]}");
 }
 
 TEST_CASE("classify and regress") {
@@ -290,21 +320,31 @@ TEST_CASE("classify and regress") {
            R"({"results": [[["", 2.0], ["", 3.5]], [["", 3.5], ["", 4.5]]]})"},
           {classify, R"({"context": {"bias": 1}, "examples": [{"x": [1, 2]}, {"x": [1, 2], "bias": 0.5}]})", 200,
            R"({"results": [[["", 2.0], ["", 3.0]], [["", 1.5], ["", 2.5]]]})"},
-          {regress, R"({"signature_name": "serving_default", "examples": [{"x": [1.5, 2], "bias": 1}]})", 200,
+          {regress, R"({"signature_name": "serving_default", "examples": [{"x": [1.5, 2.0], "bias": 1}]})", 200,
            R"({"results": [5.5]})"},
           {classify, R"({"instances": [1]})", 400,
-           "When method is classify, key 'examples' is expected and was not found"},
-          {regress, R"({"examples": 1})", 400, "JSON Value: 1 Expecting 'examples' value to be an list/array"},
-          {regress, R"({"examples": []})", 400, "JSON Value: [] No values in 'examples' array"},
+           "JSON Value: {\n    \"instances\": [1]\n} When method is classify, key 'examples' is expected and was not "
+           "found"},
+          {regress, "{}", 400, "JSON Value: {} When method is classify, key 'examples' is expected and was not found"},
+          {regress, R"({"examples": 1})", 400,
+           "JSON Value: {\n    \"examples\": 1\n} Expecting 'examples' value to be an list/array"},
+          {regress, R"({"examples": []})", 400,
+           "JSON Value: {\n    \"examples\": []\n} 'examples' value is an empty array"},
           {regress, R"({"examples": [5]})", 400, "Example must be JSON object but got JSON Number"},
           {regress, R"({"examples": [{"x": [1, 2]}]})", 400, "Example 0 lacks the feature: bias"},
           {regress, R"({"examples": [{"x": [1, 2, 3], "bias": 1}]})", 400,
            "Feature: x of example 0 has 3 values instead of 2"},
           {regress, R"({"examples": [{"x": [1, "a"], "bias": 1}]})", 400,
-           "Unexpected element type in JSON list of feature: x Value: \"a\""},
+           "Unexpected element type in feature: x expecting type: int64"},
+          {regress, R"({"examples": [{"x": [1, 2.5], "bias": 1}]})", 400,
+           "Unexpected element type in feature: x expecting type: int64"},
+          {regress, R"({"examples": [{"x": [[1]]}]})", 400, "Feature: x has element with unexpected JSON type: Array"},
+          {regress, R"({"examples": [{"x": [9223372036854775808]}]})", 400,
+           "Feature: x has uint64_t element. Only int64_t is supported."},
           {regress, R"({"examples": [{"x": ["b", "a"], "bias": 1}]})", 400, "Feature: x has values of the wrong type"},
           {regress, R"({"examples": [{"x": {"b64": "a"}, "bias": 1}]})", 400, "Unable to base64 decode"},
-          {regress, R"({"examples": [{"x": [null], "bias": 1}]})", 400, "JSON Value: null is not a value of a feature"},
+          {regress, R"({"examples": [{"x": [null], "bias": 1}]})", 400,
+           "Feature: x has element with unexpected JSON type: Null"},
           {regress, R"({"signature_name": "s", "examples": [{"x": 1}]})", 400,
            "Serving signature name: \"s\" not found in signature def"},
           {"/v1/models/half:classify", R"({"examples": [{"x": 1}]})", 400,
