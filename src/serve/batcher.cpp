@@ -1,6 +1,7 @@
 #include "serve/batcher.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -38,6 +39,16 @@ Tensor rows_from(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   return slice(tensor, begin, size).contiguous();
 }
 
+std::vector<std::int64_t> sizes_of(const BatchingOptions& options) {
+  if (!options.allowed_batch_sizes.empty()) return options.allowed_batch_sizes;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size < options.max_batch_size && size <= std::numeric_limits<std::int64_t>::max() / 2;
+       size *= 2)
+    sizes.push_back(size);
+  sizes.push_back(options.max_batch_size);
+  return sizes;
+}
+
 }  // namespace
 
 struct Batcher::Task {
@@ -57,19 +68,20 @@ struct Batcher::Batch {
   std::condition_variable done{};
 };
 
-Batcher::Batcher(BatchingOptions options, Run run) : options_(std::move(options)), run_(std::move(run)) {
-  std::vector<std::int64_t>& sizes = options_.allowed_batch_sizes;
-  if (options_.max_batch_size < 1) throw InvalidArgumentError("max_batch_size must be at least 1");
-  if (options_.batch_timeout_micros < 0) throw InvalidArgumentError("batch_timeout_micros must not be negative");
-  if (options_.max_enqueued_batches < 1) throw InvalidArgumentError("max_enqueued_batches must be at least 1");
-  if (options_.num_batch_threads < 1) throw InvalidArgumentError("num_batch_threads must be at least 1");
-  if (sizes.empty()) {
-    for (std::int64_t size = 1; size < options_.max_batch_size; size *= 2) sizes.push_back(size);
-    sizes.push_back(options_.max_batch_size);
-  }
-  if (sizes.front() < 1 || !std::is_sorted(sizes.begin(), sizes.end(), std::less_equal<>()) ||
-      sizes.back() != options_.max_batch_size)
+void check(const BatchingOptions& options) {
+  const std::vector<std::int64_t>& sizes = options.allowed_batch_sizes;
+  if (options.max_batch_size < 1) throw InvalidArgumentError("max_batch_size must be at least 1");
+  if (options.batch_timeout_micros < 0) throw InvalidArgumentError("batch_timeout_micros must not be negative");
+  if (options.max_enqueued_batches < 1) throw InvalidArgumentError("max_enqueued_batches must be at least 1");
+  if (options.num_batch_threads < 1) throw InvalidArgumentError("num_batch_threads must be at least 1");
+  if (!sizes.empty() && (sizes.front() < 1 || !std::is_sorted(sizes.begin(), sizes.end(), std::less_equal<>()) ||
+                         sizes.back() != options.max_batch_size))
     throw InvalidArgumentError("allowed_batch_sizes must increase, and end with max_batch_size");
+}
+
+Batcher::Batcher(BatchingOptions options, Run run)
+    : options_(std::move(options)), sizes_(sizes_of(options_)), run_(std::move(run)) {
+  check(options_);
 }
 
 std::size_t Batcher::waiting() {
@@ -77,8 +89,10 @@ std::size_t Batcher::waiting() {
   return waiting_.size();
 }
 
-std::int64_t Batcher::allowed_size(std::int64_t rows) const {
-  return *std::lower_bound(options_.allowed_batch_sizes.begin(), options_.allowed_batch_sizes.end(), rows);
+/// The number of rows that run. A model that looks across rows sees no others unless the operator has allowed that.
+std::int64_t Batcher::size_of(const Batch& batch) const {
+  if (batch.tasks.size() == 1 && options_.allowed_batch_sizes.empty()) return batch.rows;
+  return *std::lower_bound(sizes_.begin(), sizes_.end(), batch.rows);
 }
 
 NamedTensors Batcher::run(const std::string& signature, const NamedTensors& inputs, Deadline deadline) {
@@ -155,7 +169,7 @@ void Batcher::execute(Batch& batch) const {
 void Batcher::run_joined(Batch& batch) const {
   Deadline last = batch.tasks.front()->deadline;
   for (const auto& task : batch.tasks) last = std::max(last, task->deadline);
-  const std::int64_t size = allowed_size(batch.rows);
+  const std::int64_t size = size_of(batch);
   NamedTensors joined;
   for (const auto& [name, input] : batch.tasks.front()->inputs) {
     std::vector<Tensor> parts;

@@ -20,9 +20,12 @@ struct BatchingOptions {
   std::int64_t max_enqueued_batches = 100;  ///< more that wait: the request is refused
   std::int64_t num_batch_threads = 1;       ///< batches that run at the same time
   /// A batch is filled up to the next of these sizes, so that few plans are made. The largest is the maximal size. By
-  /// default the powers of two.
+  /// default the powers of two, and a request that runs alone stays as it is.
   std::vector<std::int64_t> allowed_batch_sizes{};
 };
+
+/// Throws InvalidArgumentError for options that make no sense.
+void check(const BatchingOptions& options);
 
 /// Runs requests together that come at about the same time, one below the other along the first axis. There is no
 /// thread of its own: the thread of a batch's first request runs the batch.
@@ -47,9 +50,10 @@ class Batcher {
   void lead(const std::shared_ptr<Batch>& batch, std::unique_lock<std::mutex>& lock);
   void execute(Batch& batch) const;
   void run_joined(Batch& batch) const;
-  std::int64_t allowed_size(std::int64_t rows) const;
+  std::int64_t size_of(const Batch& batch) const;
 
-  BatchingOptions options_;
+  const BatchingOptions options_;
+  const std::vector<std::int64_t> sizes_;
   Run run_;
   std::mutex mutex_;
   std::condition_variable changed_;

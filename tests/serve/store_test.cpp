@@ -156,7 +156,7 @@ TEST_CASE("requests that come together run together") {
 
 TEST_CASE("a batch is filled up to an allowed size, and too large requests run alone") {
   Squares squares;
-  Batcher batcher({.max_batch_size = 6}, std::ref(squares));
+  Batcher batcher({.max_batch_size = 6, .allowed_batch_sizes = {1, 4, 6}}, std::ref(squares));
   const auto run = [&](const std::vector<float>& x) {
     return batcher.run("s", {{"x", column(x)}}, soon()).at("y").to_vector<float>();
   };
@@ -282,6 +282,14 @@ TEST_CASE("a configuration file of several models") {
 }
 
 TEST_CASE("mistakes in configuration files are named with their lines") {
+TEST_CASE("a request that runs alone sees no other rows unless sizes are given") {
+  Squares squares;
+  Batcher batcher({.max_batch_size = 8}, std::ref(squares));
+  const Tensor y = batcher.run("s", {{"x", column({1, 2, 3})}}, soon()).at("y");
+  CHECK(y.to_vector<float>() == std::vector<float>{1, 4, 9});
+  CHECK(squares.sizes == std::vector<std::int64_t>{3});
+}
+
   const std::map<std::string, std::string> texts{
       {"model_config_list {\n config {\n  nam: 'a' } }", "f:3: there is no field nam here"},
       {"model_config_list {\n config { name: 'a' } }", "f:2: the model has no base_path"},
