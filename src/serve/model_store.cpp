@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace tapestry::serve {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The folders of versions, by their numbers. A file or a folder of another name is none.
+[[noreturn]] void refuse_folder(const fs::path& folder, const std::error_code& error) {
+  throw UnavailableError("Cannot look into " + folder.string() + ": " + error.message());
+}
+
+/// The folders of versions, by their numbers. A file or a folder of another name is none. Throws UnavailableError when
+/// not all of them can be seen.
 std::map<std::int64_t, fs::path> version_folders(const fs::path& base) {
   std::map<std::int64_t, fs::path> folders;
   std::error_code error;
@@ -17,10 +23,12 @@ std::map<std::int64_t, fs::path> version_folders(const fs::path& base) {
     const std::string name = entry->path().filename();
     std::int64_t number = 0;
     const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), number);
-    std::error_code no_folder;
-    if (bad == std::errc() && end == name.data() + name.size() && number >= 0 && entry->is_directory(no_folder))
-      folders.emplace(number, entry->path());
+    if (bad != std::errc() || end != name.data() + name.size() || number < 0) continue;
+    std::error_code unseen;
+    if (entry->is_directory(unseen)) folders.emplace(number, entry->path());
+    if (unseen && unseen != std::errc::no_such_file_or_directory) refuse_folder(entry->path(), unseen);
   }
+  if (error) refuse_folder(base, error);
   return folders;
 }
 
@@ -34,14 +42,6 @@ std::set<std::int64_t> wanted_versions(const VersionPolicy& policy, const std::m
     if (is_wanted) wanted.insert(each->first);
   }
   return wanted;
-}
-
-/// When the folder, or the model in it, was written; the earliest time if there is none.
-fs::file_time_type time_of(const fs::path& folder) {
-  std::error_code error;
-  const auto of_folder = fs::last_write_time(folder, error),
-             of_file = fs::last_write_time(folder / "saved_model.pb", error);
-  return std::max(of_folder, of_file);
 }
 
 [[noreturn]] void refuse_choice(const std::string& model, const VersionChoice& choice) {
@@ -83,6 +83,7 @@ void ModelStore::look() {
   for (const ModelConfig& each : wanted) look_at(each);
   std::vector<Model> dropped;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
+  for (const ModelConfig& each : wanted) assign_labels(models_[each.name]);
   for (auto each = models_.begin(); each != models_.end();) {
     const bool is_wanted = std::any_of(wanted.begin(), wanted.end(),
                                        [&](const ModelConfig& config) { return config.name == each->first; });
@@ -97,29 +98,69 @@ void ModelStore::look() {
 }
 
 void ModelStore::look_at(const ModelConfig& config) {
-  const auto folders = version_folders(config.base_path);
+  std::map<std::int64_t, fs::path> folders;
+  try {
+    folders = version_folders(config.base_path);
+  } catch (const UnavailableError& error) {
+    // A disk may be away for a moment: what is served stays.
+    return tell_trouble(config.name, error.message() + " for versions of " + config.name);
+  }
   const auto wanted = wanted_versions(config.policy, folders);
   for (const std::int64_t number : wanted) {
     const fs::path& folder = folders.at(number);
     {
       const std::lock_guard lock(mutex_);
       Version& version = models_[config.name].versions[number];
-      const bool has_failed = version.status.error && version.changed == time_of(folder);
-      if (version.servable || has_failed) continue;
+      if (!is_due(version, folder)) continue;
       version.status = {.version = number, .state = VersionState::loading};
     }
     load(config, number, folder);
   }
+  tell_trouble(config.name, !wanted.empty()
+                                ? ""
+                                : detail::join("No versions of ", config.name, " found under ",
+                                               config.base_path.string(), folders.empty() ? "" : " are wanted",
+                                               ": each is a folder whose name is a number, such as ",
+                                               (config.base_path / "1").string()));
   const std::lock_guard lock(mutex_);
   const auto& versions = models_[config.name].versions;
   // A newer version that cannot be loaded does not end an older one.
   const bool replaced = std::any_of(wanted.begin(), wanted.end(),
                                     [&](std::int64_t number) { return versions.at(number).servable != nullptr; });
   if (replaced || wanted.empty()) unload_others(config.name, wanted);
+  forget_failed(config.name, folders);
+}
+
+/// Of all files below the folder. They may be written while they are looked at.
+ModelStore::Stamp ModelStore::stamp_of(const fs::path& folder) {
+  Stamp stamp;
+  std::error_code error;
+  stamp.newest = fs::last_write_time(folder, error);
+  for (auto entry = fs::recursive_directory_iterator(folder, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code gone;
+    stamp.newest = std::max(stamp.newest, entry->last_write_time(gone));
+    ++stamp.files;
+    if (const std::uintmax_t size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0; !gone)
+      stamp.bytes += size;
+  }
+  return stamp;
+}
+
+/// Whether the version in the folder is to be loaded.
+bool ModelStore::is_due(const Version& version, const fs::path& folder) const {
+  if (version.folder != folder) return true;
+  if (version.servable) return false;
+  const bool again = version.retries < options_.most_retries &&
+                     std::chrono::steady_clock::now() - version.tried >= options_.retry_interval;
+  return !version.status.error || again || version.stamp != stamp_of(folder);
 }
 
 void ModelStore::load(const ModelConfig& config, std::int64_t number, const fs::path& folder) {
-  Version version{.status = {.version = number, .state = VersionState::available}, .changed = time_of(folder)};
+  Version version{.status = {.version = number, .state = VersionState::available},
+                  .folder = folder,
+                  .stamp = stamp_of(folder),
+                  .tried = std::chrono::steady_clock::now()};
   const auto failed = [&](Code code, const std::string& message) {
     version.status = {.version = number, .state = VersionState::end, .error = code, .message = message};
     log(detail::join("Cannot load version ", number, " of ", config.name, ": ", message));
@@ -133,7 +174,35 @@ void ModelStore::load(const ModelConfig& config, std::int64_t number, const fs::
     failed(Code::internal, error.what());
   }
   const std::lock_guard lock(mutex_);
-  models_[config.name].versions[number] = std::move(version);
+  Version& before = models_[config.name].versions[number];
+  if (before.folder == folder && before.stamp == version.stamp) version.retries = before.retries + 1;
+  std::swap(before, version);  // the older one is destroyed after the lock is released
+}
+
+/// Logs why a model has no versions, but not at each look.
+void ModelStore::tell_trouble(const std::string& model, const std::string& trouble) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(models_[model].trouble, trouble) != trouble && !trouble.empty()) log(trouble);
+}
+
+void ModelStore::assign_labels(Model& model) const {
+  const std::string before = std::exchange(model.refused_label, "");
+  if (model.labels == model.config.labels) return;
+  for (const auto& [label, number] : model.config.labels) {
+    const auto version = model.versions.find(number);
+    if (options_.labels_of_absent_versions || (version != model.versions.end() && version->second.servable)) continue;
+    model.refused_label = detail::join("Request to assign label to version ", number, " of model ", model.config.name,
+                                       ", which is not currently available for inference");
+    if (model.refused_label != before) log(model.refused_label + " (" + label + ")");
+    return;
+  }
+  model.labels = model.config.labels;
+}
+
+void ModelStore::require_labels() const {
+  const std::shared_lock lock(mutex_);
+  for (const auto& [name, model] : models_)
+    if (!model.refused_label.empty()) throw FailedPreconditionError(model.refused_label);
 }
 
 void ModelStore::unload_others(const std::string& model, const std::set<std::int64_t>& wanted) {
@@ -142,6 +211,11 @@ void ModelStore::unload_others(const std::string& model, const std::set<std::int
     version = {.status = {.version = number, .state = VersionState::end}};
     log(detail::join("No longer serving version ", number, " of ", model));
   }
+}
+
+void ModelStore::forget_failed(const std::string& model, const std::map<std::int64_t, fs::path>& folders) {
+  std::erase_if(models_[model].versions,
+                [&](const auto& each) { return each.second.status.error && !folders.contains(each.first); });
 }
 
 void ModelStore::keep_looking(std::chrono::milliseconds interval, std::function<void()> before) {
@@ -161,8 +235,8 @@ void ModelStore::keep_looking(std::chrono::milliseconds interval, std::function<
 }
 
 std::int64_t ModelStore::version_of(const Model& model, const std::string& label) const {
-  const auto found = model.config.labels.find(label);
-  if (found == model.config.labels.end()) throw InvalidArgumentError("Unrecognized servable version label: " + label);
+  const auto found = model.labels.find(label);
+  if (found == model.labels.end()) throw InvalidArgumentError("Unrecognized servable version label: " + label);
   return found->second;
 }
 

@@ -58,7 +58,10 @@ struct VersionStatus {
 
 struct StoreOptions {
   ServableOptions models{};
-  std::function<void(const std::string&)> log{};  ///< gets a line for each version that comes or goes
+  std::function<void(const std::string&)> log{};     ///< gets a line for each version that comes or goes
+  bool labels_of_absent_versions = false;            ///< a label may name a version that is not served
+  std::chrono::milliseconds retry_interval{60'000};  ///< a version that could not be loaded is tried again after this
+  int most_retries = 5;                              ///< so often, and when its files change
 };
 
 /// The models that are served. A look at the folders loads new versions, and then lets go of those that are no longer
@@ -90,23 +93,46 @@ class ModelStore {
   bool contains(const std::string& model) const;
   /// Whether each model has a version that is served.
   bool is_ready() const;
+  /// Throws FailedPreconditionError for a label that was refused at the last look, as its version is not served. The
+  /// labels that the model had before stay.
+  void require_labels() const;
 
  private:
+  /// What tells whether the files of a version have changed.
+  struct Stamp {
+    std::filesystem::file_time_type newest{};
+    std::uintmax_t files = 0, bytes = 0;
+
+    friend bool operator==(const Stamp&, const Stamp&) = default;
+  };
   struct Version {
     VersionStatus status{};
     std::shared_ptr<const Servable> servable{};
-    std::filesystem::file_time_type changed{};  ///< the folder that could not be loaded, when that was tried
+    // What was tried the last time.
+    std::filesystem::path folder{};
+    Stamp stamp{};
+    std::chrono::steady_clock::time_point tried{};
+    int retries = 0;
   };
   struct Model {
     ModelConfig config;
     std::map<std::int64_t, Version> versions{};
+    std::map<std::string, std::int64_t> labels{};  ///< those of the config, unless they were refused
+    std::string refused_label{};                   ///< why; "": they were not
+    std::string trouble{};                         ///< why it has no versions
   };
 
+  static Stamp stamp_of(const std::filesystem::path& folder);
   std::int64_t version_of(const Model& model, const std::string& label) const;
   void look_at(const ModelConfig& config);
+  bool is_due(const Version& version, const std::filesystem::path& folder) const;
   void load(const ModelConfig& config, std::int64_t number, const std::filesystem::path& folder);
+  void tell_trouble(const std::string& model, const std::string& trouble);
+  void assign_labels(Model& model) const;
   /// Lets go of the versions that are not among these.
   void unload_others(const std::string& model, const std::set<std::int64_t>& wanted);
+  /// Forgets the versions that could not be loaded and have no folder any more.
+  void forget_failed(const std::string& model, const std::map<std::int64_t, std::filesystem::path>& folders);
   void log(const std::string& line) const;
 
   StoreOptions options_;

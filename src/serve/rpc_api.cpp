@@ -278,6 +278,7 @@ std::string RpcApi::reload(std::string_view bytes) const {
           "The model " + each.name + " has no version that can be served" +
           (versions.empty() || versions.front().message.empty() ? "" : ": " + versions.front().message));
   }
+  models_.require_labels();
   return write_reload_response();
 }
 

@@ -21,7 +21,7 @@ std::string dense(const std::string& text) {
 /// A server of all kinds of models.
 class Models {
  public:
-  Models() : rest_(store_, metrics_) {
+  Models() : store_({.labels_of_absent_versions = true}), rest_(store_, metrics_) {
     write_line(folder_ / "half" / "3", 0.5, 2);
     write_line(folder_ / "half" / "12", 0.5, 3);
     write_model(folder_ / "two" / "1", [] {

@@ -51,12 +51,55 @@ TEST_CASE("a new version replaces an older one, which lives as long as it is in 
   std::filesystem::remove_all(folder / "m" / "10");
   store.look();
   CHECK(store.find("m")->version() == 9);
-  std::filesystem::remove_all(folder / "m");
+  std::filesystem::remove_all(folder / "m" / "9");
+  std::filesystem::remove_all(folder / "m" / "2");
   store.look();
   CHECK_THROWS_AS(store.find("m"), NotFoundError);
   CHECK(states_of(store, "m") == "10:50 9:50 2:50 ");
-  CHECK(lines.front() == "Serving version 2 of m");
+  CHECK(lines.front().starts_with("Cannot look into " + (folder / "m").string()));
+  CHECK(lines.at(1) == "Serving version 2 of m");
   CHECK(lines.back() == "No longer serving version 9 of m");
+}
+
+TEST_CASE("what is served stays while its folder cannot be seen") {
+  const TemporaryFolder folder;
+  std::vector<std::string> lines;
+  ModelStore store({.log = [&](const std::string& line) { lines.push_back(line); }});
+  write_line(folder / "m" / "1", 1, 1);
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  store.look();
+  std::filesystem::rename(folder / "m", folder / "gone");
+  for (int i = 0; i < 3; ++i) store.look();
+  CHECK(answer_of(*store.find("m"), 1) == 2);
+  CHECK(lines.size() == 2);  // the trouble is told once
+  std::filesystem::rename(folder / "gone", folder / "m");
+  store.look();
+  CHECK(lines.size() == 2);  // nothing is loaded again
+}
+
+TEST_CASE("a model without versions is told with its folder") {
+  const TemporaryFolder folder;
+  std::vector<std::string> lines;
+  ModelStore store({.log = [&](const std::string& line) { lines.push_back(line); }});
+  write_line(folder / "m" / "1", 1, 1);
+  store.configure({{.name = "m", .base_path = folder / "m" / "1"}});
+  store.look();
+  store.look();
+  CHECK(lines == std::vector<std::string>{"No versions of m found under " + (folder / "m" / "1").string() +
+                                          ": each is a folder whose name is a number, such as " +
+                                          (folder / "m" / "1" / "1").string()});
+}
+
+TEST_CASE("another base path is another model, also of the same version") {
+  const TemporaryFolder folder;
+  ModelStore store;
+  write_line(folder / "a" / "1", 1, 1);
+  write_line(folder / "b" / "1", 1, 100);
+  for (const auto& [name, answer] : {std::pair("a", 1.0), {"b", 100.0}}) {
+    store.configure({{.name = "m", .base_path = folder / name}});
+    store.look();
+    CHECK(answer_of(*store.find("m"), 0) == answer);
+  }
 }
 
 TEST_CASE("a version that cannot be loaded ends no other, and is tried again when it changes") {
@@ -87,11 +130,66 @@ TEST_CASE("a version that cannot be loaded ends no other, and is tried again whe
   CHECK(store.find("m")->version() == 1);
 
   std::filesystem::remove_all(folder / "m" / "2");
+  store.look();
+  CHECK(states_of(store, "m") == "1:30 ");
   write_line(folder / "m" / "2", 1, 2);
-  std::filesystem::last_write_time(folder / "m" / "2", in_hours(2));
   store.look();
   CHECK(store.find("m")->version() == 2);
   CHECK(states_of(store, "m") == "2:30 1:50 ");
+}
+
+TEST_CASE("a version that is completed in place, file by file, is served in the end") {
+  const TemporaryFolder folder;
+  ModelStore store;
+  const std::filesystem::path whole = std::filesystem::path(GOLDEN_FILES) / "saved_model_texts",
+                              part = folder / "m" / "1";
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  std::filesystem::create_directories(part / "variables");
+  std::filesystem::copy(whole / "saved_model.pb", part / "saved_model.pb");
+  const auto old = std::filesystem::last_write_time(part) - std::chrono::hours(1);
+  const auto fails = [&] {
+    store.look();
+    return store.status("m").at(0).error.has_value();
+  };
+  CHECK(fails());
+  const std::string index = "variables/variables.index", data = "variables/variables.data-00000-of-00001";
+  std::filesystem::copy(whole / index, part / index);
+  CHECK(fails());
+  const std::string bytes = read_file(whole / data);
+  std::ofstream(part / data, std::ios::binary) << bytes.substr(0, 5);
+  CHECK(fails());
+  std::ofstream(part / data, std::ios::binary | std::ios::app) << bytes.substr(5);
+  // As copies with their times do.
+  for (const std::string& each : {index, data, std::string("variables"), std::string(".")})
+    std::filesystem::last_write_time(part / each, old);
+  CHECK(!fails());
+  CHECK(store.is_ready());
+}
+
+TEST_CASE("a version whose trouble leaves no trace is tried again a few times") {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "m" / "1" / "saved_model.pb";
+  int tries = 0;
+  ModelStore store({.log = [&](const std::string&) { ++tries; }, .retry_interval = {}, .most_retries = 2});
+  write_line(folder / "m" / "1", 1, 1);
+  const auto written = std::filesystem::last_write_time(file),
+             made = std::filesystem::last_write_time(folder / "m" / "1");
+  const std::string bytes = read_file(file);
+  const auto write = [&](const std::string& content) {
+    std::ofstream(file, std::ios::binary) << content;
+    std::filesystem::last_write_time(file, written);
+    std::filesystem::last_write_time(folder / "m" / "1", made);
+  };
+  write(std::string(bytes.size(), '\xff'));
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  for (int i = 0; i < 10; ++i) store.look();
+  CHECK(tries == 3);
+  ModelStore other({.retry_interval = {}});
+  other.configure({{.name = "m", .base_path = folder / "m"}});
+  other.look();
+  write(bytes);
+  other.look();
+  CHECK(other.is_ready());
 }
 
 TEST_CASE("policies, labels, and a configuration that changes") {
@@ -99,18 +197,35 @@ TEST_CASE("policies, labels, and a configuration that changes") {
   ModelStore store;
   for (int version = 1; version <= 4; ++version) write_line(folder / "m" / std::to_string(version), 1, version);
   using Kind = VersionPolicy::Kind;
-  const auto states_with = [&](const VersionPolicy& policy) {
-    store.configure(
-        {{.name = "m", .base_path = folder / "m", .policy = policy, .labels = {{"canary", 4}, {"old", 1}}}});
+  const auto states_with = [&](const VersionPolicy& policy, const std::map<std::string, std::int64_t>& labels = {}) {
+    store.configure({{.name = "m", .base_path = folder / "m", .policy = policy, .labels = labels}});
     store.look();
     return states_of(store, "m");
   };
-  CHECK(states_with({.kind = Kind::latest, .latest = 2}) == "4:30 3:30 ");
+  CHECK(states_with({.kind = Kind::latest, .latest = 2}, {{"canary", 4}, {"old", 3}}) == "4:30 3:30 ");
   CHECK(store.find("m", {.label = "canary"})->version() == 4);
-  CHECK_THROWS_WITH(store.find("m", {.label = "old"}), "Servable not found for request: Specific(m, 1)");
   CHECK_THROWS_WITH(store.find("m", {.label = "new"}), "Unrecognized servable version label: new");
-  CHECK(states_with({.kind = Kind::specific, .specific = {1, 3, 7}}) == "4:50 3:30 1:30 ");
+  // A version that is not there gets no label; the labels stay as they were.
+  CHECK(states_with({.kind = Kind::latest, .latest = 2}, {{"canary", 3}, {"old", 1}}) == "4:30 3:30 ");
+  CHECK_THROWS_WITH_AS(
+      store.require_labels(),
+      "Request to assign label to version 1 of model m, which is not currently available for inference",
+      FailedPreconditionError);
+  CHECK(store.find("m", {.label = "canary"})->version() == 4);
+  CHECK(store.find("m", {.label = "old"})->version() == 3);
+  const std::map<std::string, std::int64_t> labels{{"canary", 3}, {"old", 1}};
+  CHECK(states_with({.kind = Kind::specific, .specific = {1, 3, 7}}, labels) == "4:50 3:30 1:30 ");
+  store.require_labels();
   CHECK(store.find("m", {.label = "old"})->version() == 1);
+  // One that goes later keeps its label.
+  CHECK(states_with({.kind = Kind::specific, .specific = {3}}, labels) == "4:50 3:30 1:50 ");
+  store.require_labels();
+  CHECK_THROWS_WITH(store.find("m", {.label = "old"}), "Servable not found for request: Specific(m, 1)");
+  ModelStore lenient({.labels_of_absent_versions = true});
+  lenient.configure({{.name = "m", .base_path = folder / "m", .labels = {{"next", 5}}}});
+  lenient.look();
+  lenient.require_labels();
+  CHECK_THROWS_WITH(lenient.find("m", {.label = "next"}), "Servable not found for request: Specific(m, 5)");
   CHECK(states_with({.kind = Kind::all}) == "4:30 3:30 2:30 1:30 ");
 
   store.configure({{.name = "other", .base_path = folder / "m"}});
@@ -165,6 +280,14 @@ TEST_CASE("a batch is filled up to an allowed size, and too large requests run a
   CHECK(run({1, 2, 3, 4, 5, 6, 7}) == std::vector<float>{1, 4, 9, 16, 25, 36, 49});
   CHECK(run({}).empty());
   CHECK(squares.sizes == std::vector<std::int64_t>{4, 6, 7, 0});
+}
+
+TEST_CASE("a request that runs alone sees no other rows unless sizes are given") {
+  Squares squares;
+  Batcher batcher({.max_batch_size = 8}, std::ref(squares));
+  const Tensor y = batcher.run("s", {{"x", column({1, 2, 3})}}, soon()).at("y");
+  CHECK(y.to_vector<float>() == std::vector<float>{1, 4, 9});
+  CHECK(squares.sizes == std::vector<std::int64_t>{3});
 }
 
 TEST_CASE("the mistake of one request is told to that one only") {
@@ -282,14 +405,6 @@ TEST_CASE("a configuration file of several models") {
 }
 
 TEST_CASE("mistakes in configuration files are named with their lines") {
-TEST_CASE("a request that runs alone sees no other rows unless sizes are given") {
-  Squares squares;
-  Batcher batcher({.max_batch_size = 8}, std::ref(squares));
-  const Tensor y = batcher.run("s", {{"x", column({1, 2, 3})}}, soon()).at("y");
-  CHECK(y.to_vector<float>() == std::vector<float>{1, 4, 9});
-  CHECK(squares.sizes == std::vector<std::int64_t>{3});
-}
-
   const std::map<std::string, std::string> texts{
       {"model_config_list {\n config {\n  nam: 'a' } }", "f:3: there is no field nam here"},
       {"model_config_list {\n config { name: 'a' } }", "f:2: the model has no base_path"},
