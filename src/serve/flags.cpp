@@ -1,5 +1,7 @@
 #include "serve/flags.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -12,6 +14,35 @@ namespace tapestry::serve {
 namespace {
 
 using Field = TextProto::Field;
+
+using Notes = std::vector<std::string>;
+
+void note(Notes* notes, const Field& field, const char* consequence) {
+  if (notes) notes->push_back(detail::join(field.place, ": ", field.name, " does nothing here: ", consequence));
+}
+
+/// Flags of TensorFlow Serving's that change no answer there, and nothing at all here.
+bool has_no_effect(std::string_view flag) {
+  constexpr std::array<std::string_view, 16> flags{
+      "--enable_grpc_healthcheck_service",
+      "--enable_model_warmup",
+      "--enable_profiler",
+      "--enable_signature_method_name_check",
+      "--flush_filesystem_caches",
+      "--grpc_channel_arguments",
+      "--num_load_threads",
+      "--num_request_iterations_for_warmup",
+      "--num_unload_threads",
+      "--per_process_gpu_memory_fraction",
+      "--profiler_max_trace_buffer_size",
+      "--remove_unused_fields_from_bundle_metagraph",
+      "--tensorflow_inter_op_parallelism",
+      "--tensorflow_intra_op_parallelism",
+      "--tensorflow_session_parallelism",
+      "--xla_cpu_compilation_enabled",
+  };
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
 
 /// A wrapped number: `{ value: 32 }`.
 std::int64_t wrapped_number(const Field& field) {
@@ -66,7 +97,7 @@ void parse_label(const Field& field, ModelConfig& model) {
   model.labels[key] = value;
 }
 
-ModelConfig parse_model(const Field& field) {
+ModelConfig parse_model(const Field& field, Notes* notes) {
   ModelConfig model;
   for (const Field& each : field.as_message().fields()) {
     if (each.name == "name") {
@@ -76,6 +107,12 @@ ModelConfig parse_model(const Field& field) {
     } else if (each.name == "model_platform") {
       if (each.as_text() != "tensorflow")
         throw InvalidArgumentError(each.place + ": there is no platform " + each.value + " but tensorflow");
+    } else if (each.name == "model_type") {  // the platform's name before there were platforms
+      const std::string& type = each.as_text();
+      if (type != "TENSORFLOW" && type != "MODEL_TYPE_UNSPECIFIED" && type != "0" && type != "1")
+        throw InvalidArgumentError(each.place + ": there is no model_type " + type + " but TENSORFLOW");
+    } else if (each.name == "logging_config") {
+      note(notes, each, "requests are not logged");
     } else if (each.name == "model_version_policy") {
       model.policy = parse_policy(each);
     } else if (each.name == "version_labels") {
@@ -156,6 +193,10 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --model_config_file=FILE        several models: model_config_list { config { name: "m" base_path: "/models/m" } }
   --model_config_file_poll_wait_seconds=N  how often that file is read again (default: 0, never)
   --file_system_poll_wait_seconds=N        how often the folders are looked at (default: 1; 0: once)
+  --max_num_load_retries=N        how often a version that cannot be loaded is tried again, while its files stay as they
+                                  are (default: 5)
+  --load_retry_interval_micros=N  and after which time (default: 60000000)
+  --allow_version_labels_for_unavailable_models  a label may name a version that is not served
   --rest_api_port=N               the port for HTTP (default: 8501; 0: any free one, which is printed)
   --port=N                        also answer gRPC, at this port (0: any free one, which is printed)
   --grpc_max_threads=N            the most gRPC requests that are answered at the same time (default: 1024)
@@ -163,6 +204,7 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --rest_api_num_threads=N        the most connections that are served at the same time (default: 1024)
   --rest_api_enable_cors_support  pages of other sites may ask
   --rest_api_max_body_bytes=N     the largest request (default: 268435456)
+  --max_runs_per_model=N          the most requests of a model that run at the same time (default: twice the processors)
   --max_request_memory_bytes=N    the bodies of all requests that are being answered (default: 2147483648)
   --enable_batching               requests that come together run together
   --batching_parameters_file=FILE max_batch_size { value: 64 } batch_timeout_micros { value: 1000 } ...
@@ -184,21 +226,21 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name) {
+std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name, Notes* notes) {
   std::vector<ModelConfig> models;
   const TextProto file = TextProto::parse(text, name);
   for (const Field& field : file.fields()) {
     if (field.name != "model_config_list") field.refuse();
     for (const Field& each : field.as_message().fields()) {
       if (each.name != "config") each.refuse();
-      models.push_back(parse_model(each));
+      models.push_back(parse_model(each, notes));
     }
   }
   if (models.empty()) throw InvalidArgumentError(name + " has no model");
   return models;
 }
 
-BatchingOptions parse_batching(std::string_view text, const std::string& name) {
+BatchingOptions parse_batching(std::string_view text, const std::string& name, Notes* notes) {
   BatchingOptions options;
   const TextProto file = TextProto::parse(text, name);
   for (const Field& each : file.fields()) {
@@ -212,9 +254,20 @@ BatchingOptions parse_batching(std::string_view text, const std::string& name) {
       options.num_batch_threads = wrapped_number(each);
     } else if (each.name == "allowed_batch_sizes") {
       options.allowed_batch_sizes.push_back(each.as_number());
+    } else if (each.name == "thread_pool_name") {
+      note(notes, each, "threads have no pools");
+    } else if (each.name == "pad_variable_length_inputs") {
+      note(notes, each, "requests of other shapes run in batches of their own");
+    } else if (each.name == "enable_large_batch_splitting" || each.name == "max_execution_batch_size") {
+      note(notes, each, "a request that is larger than max_batch_size runs alone");
     } else {
       each.refuse();
     }
+  }
+  try {
+    check(options);
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(name + ": " + error.message());
   }
   return options;
 }
@@ -300,6 +353,18 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.http.key = flag.value;
     } else if (flag.name == "--ssl_config_file") {
       ssl_file = flag.value;
+    } else if (flag.name == "--max_runs_per_model") {
+      flags.most_runs = static_cast<std::size_t>(flag.number(1));
+    } else if (flag.name == "--allow_version_labels_for_unavailable_models") {
+      flags.labels_of_absent_versions = flag.yes();
+    } else if (flag.name == "--max_num_load_retries") {
+      flags.most_load_retries = static_cast<int>(std::min<std::int64_t>(flag.number(0), 1'000'000));
+    } else if (flag.name == "--load_retry_interval_micros") {
+      flags.load_retry_interval = std::chrono::milliseconds(flag.number(0) / 1000);
+    } else if (flag.name == "--saved_model_tags") {
+      if (flag.value != "serve") throw InvalidArgumentError(flag.name + ": models are loaded by the tag serve only");
+    } else if (has_no_effect(flag.name)) {
+      flags.notes.push_back(flag.name + " does nothing here");
     } else if (flag.name == "--insecure") {
       insecure = flag.yes();
     } else {
@@ -312,7 +377,7 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
   if (!model.base_path.empty()) flags.models = {model};
   if (!batching_file.empty()) {
     if (!flags.batching) throw InvalidArgumentError("--batching_parameters_file needs --enable_batching");
-    flags.batching = parse_batching(read_file(batching_file), batching_file);
+    flags.batching = parse_batching(read_file(batching_file), batching_file, &flags.notes);
   }
   if (flags.http.certificate.empty() != flags.http.key.empty())
     throw InvalidArgumentError("--ssl_certificate and --ssl_key need each other");

@@ -18,6 +18,11 @@ struct Flags {
   std::int64_t model_config_poll_seconds = 0;  ///< 0: the file is read once
   std::int64_t folder_poll_seconds = 1;        ///< 0: the folders are looked at once
   std::optional<BatchingOptions> batching{};
+  std::size_t most_runs = 0;               ///< of each model at the same time; 0: twice the processors
+  bool labels_of_absent_versions = false;  ///< as in StoreOptions, and so are the next two
+  std::chrono::milliseconds load_retry_interval = StoreOptions().retry_interval;
+  int most_load_retries = StoreOptions().most_retries;
+  std::vector<std::string> notes{};  ///< what is accepted and does nothing, a line for each
   bool help = false;
 };
 
@@ -29,9 +34,12 @@ std::string_view usage();
 Flags parse_flags(const std::vector<std::string>& arguments);
 
 /// The models of a configuration file: `model_config_list { config { name: "m" base_path: "/models/m" } }`.
-std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name);
+/// `notes`: gets a line for each field that does nothing.
+std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name,
+                                      std::vector<std::string>* notes = nullptr);
 /// The parameters of batches: `max_batch_size { value: 32 }`.
-BatchingOptions parse_batching(std::string_view text, const std::string& name);
+BatchingOptions parse_batching(std::string_view text, const std::string& name,
+                               std::vector<std::string>* notes = nullptr);
 
 /// The keys of gRPC's port: `server_key: "..." server_cert: "..." custom_ca: "..." client_verify: true`.
 detail::TlsKeys parse_ssl(std::string_view text, const std::string& name);

@@ -31,12 +31,20 @@ int serve_until_ended(const Flags& flags) {
   detail::EndSignal end;
   std::signal(SIGPIPE, SIG_IGN);
 
-  ModelStore models({.models = {.batching = flags.batching, .run_timeout = flags.http.timeout}, .log = log_line});
+  ModelStore models(
+      {.models = {.batching = flags.batching, .run_timeout = flags.http.timeout, .most_runs = flags.most_runs},
+       .log = log_line,
+       .labels_of_absent_versions = flags.labels_of_absent_versions,
+       .retry_interval = flags.load_retry_interval,
+       .most_retries = flags.most_load_retries});
   const std::string& file = flags.model_config_file;
-  models.configure(file.empty() ? flags.models : parse_models(read_file(file), file));
+  std::vector<std::string> notes = flags.notes;
+  models.configure(file.empty() ? flags.models : parse_models(read_file(file), file, &notes));
+  for (const std::string& each : notes) log_line(each);
   Metrics metrics;
   HttpServer server(models, metrics, flags.http);
   models.look();
+  models.require_labels();
   if (!models.is_ready()) log_line("Not every model has a version that can be served");
   if (flags.folder_poll_seconds > 0) {
     auto next_reading = std::chrono::steady_clock::now();
@@ -51,8 +59,7 @@ int serve_until_ended(const Flags& flags) {
   if (flags.grpc) grpc.emplace(models, metrics, *flags.grpc);
   std::thread answering([&] { server.run(); });
   std::cout << "Listening on " << address_text(flags.http.host, server.port()) << std::endl;
-  if (grpc)
-    std::cout << "Listening on " << address_text(flags.grpc->host, grpc->port()) << " for gRPC" << std::endl;
+  if (grpc) std::cout << "Listening on " << address_text(flags.grpc->host, grpc->port()) << " for gRPC" << std::endl;
   end.wait();
   log_line("Ending when all requests are answered");
   server.stop();

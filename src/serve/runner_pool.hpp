@@ -42,8 +42,10 @@ class Runner {
 /// has stopped keeps few others waiting.
 class RunnerPool {
  public:
-  explicit RunnerPool(Graph graph)
-      : graph_(std::move(graph)), most_(2 * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {}
+  /// `most`: how many there are at most; 0: twice the processors.
+  explicit RunnerPool(Graph graph, std::size_t most = 0)
+      : graph_(std::move(graph)),
+        most_(most > 0 ? most : 2 * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {}
 
   /// A runner that nobody else uses meanwhile.
   class Lease {

@@ -19,7 +19,7 @@ std::string for_clients(std::string text) {
 
 Servable::Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
                    const ServableOptions& options)
-    : name_(std::move(name)), version_(version), model_(folder), runners_(model_.graph()) {
+    : name_(std::move(name)), version_(version), model_(folder), runners_(model_.graph(), options.most_runs) {
   GraphLimits limits;
   limits.time_in_ms = options.run_timeout.count();
   model_.graph().set_limits(limits);

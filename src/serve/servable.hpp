@@ -17,6 +17,7 @@ namespace tapestry::serve {
 struct ServableOptions {
   std::optional<BatchingOptions> batching{};      ///< requests run alone by default
   std::chrono::milliseconds run_timeout{30'000};  ///< a run that takes longer is ended
+  std::size_t most_runs = 0;                      ///< of the model at the same time; 0: twice the processors
 };
 
 /// The text of an error for clients: without the name of the limit in Tapestry's C++ interface.

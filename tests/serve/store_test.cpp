@@ -420,6 +420,7 @@ TEST_CASE("mistakes in configuration files are named with their lines") {
       {"model_config_list { config { model_version_policy { latest { num_versions: 0 } } } }",
        "f:1: num_versions must be at least 1"},
       {"model_config_list { config { model_platform: 'caffe' } }", "f:1: there is no platform caffe but tensorflow"},
+      {"model_config_list { config { model_type: OTHER } }", "f:1: there is no model_type OTHER but TENSORFLOW"},
       {"", "f has no model"},
       {"}", "f:1: a field's name is missing"},
   };
@@ -434,11 +435,40 @@ TEST_CASE("mistakes in configuration files are named with their lines") {
       "max_batch_size { value: 32 } batch_timeout_micros: { value: 500 } max_enqueued_batches { value: 7 }\n"
       "num_batch_threads { value: 2 } allowed_batch_sizes: 8 allowed_batch_sizes: [16, 32]",
       "f");
+  CHECK_THROWS_WITH(parse_batching("max_batch_size { value: 0 }", "f"), "f: max_batch_size must be at least 1");
+  CHECK_THROWS_WITH(parse_batching("max_batch_size { value: 8 } allowed_batch_sizes: 4", "f"),
+                    "f: allowed_batch_sizes must increase, and end with max_batch_size");
   CHECK(batching.max_batch_size == 32);
   CHECK(batching.batch_timeout_micros == 500);
   CHECK(batching.max_enqueued_batches == 7);
   CHECK(batching.num_batch_threads == 2);
   CHECK(batching.allowed_batch_sizes == std::vector<std::int64_t>{8, 16, 32});
+}
+
+TEST_CASE("what TensorFlow Serving knows and does nothing here is accepted, and named") {
+  std::vector<std::string> notes;
+  CHECK(parse_models("model_config_list { config { name: 'a' base_path: 'b' model_type: TENSORFLOW\n"
+                     "logging_config { sampling_config { sampling_rate: 0.1 } } } }",
+                     "f", &notes)
+            .size() == 1);
+  parse_batching(
+      "thread_pool_name { value: 'p' } pad_variable_length_inputs: true enable_large_batch_splitting { value: true }",
+      "g", &notes);
+  CHECK(notes ==
+        std::vector<std::string>{
+            "f:2: logging_config does nothing here: requests are not logged",
+            "g:1: thread_pool_name does nothing here: threads have no pools",
+            "g:1: pad_variable_length_inputs does nothing here: requests of other shapes run in batches of their own",
+            "g:1: enable_large_batch_splitting does nothing here: a request that is larger than max_batch_size "
+            "runs alone"});
+  const Flags flags =
+      parse_flags({"--model_base_path=m", "--tensorflow_session_parallelism=4", "--saved_model_tags=serve",
+                   "--max_runs_per_model=9", "--load_retry_interval_micros=5000"});
+  CHECK(flags.notes == std::vector<std::string>{"--tensorflow_session_parallelism does nothing here"});
+  CHECK(flags.most_runs == 9);
+  CHECK(flags.load_retry_interval == std::chrono::milliseconds(5));
+  CHECK_THROWS_AS(parse_flags({"--model_base_path=m", "--saved_model_tags=serve,gpu"}), InvalidArgumentError);
+  CHECK_THROWS_AS(parse_flags({"--model_base_path=m", "--use_alts_credentials=true"}), InvalidArgumentError);
 }
 
 TEST_CASE("flags") {
