@@ -68,7 +68,7 @@ NamedTensors Servable::run_alone(const std::string& signature, const NamedTensor
   given.reserve(called.inputs.size());
   auto next_input = inputs.begin();
   for (const auto& [name, placeholder] : called.inputs) {  // in the order of the names, too
-    next_input = std::find_if(next_input, inputs.end(), [&](const auto& each) { return each.first == name; });
+    next_input = std::find_if(next_input, inputs.end(), [&key = name](const auto& each) { return each.first == key; });
     if (next_input == inputs.end()) throw InvalidArgumentError("Missing named input: " + name);
     given.emplace_back(next_input->second, Where());
   }
