@@ -18,7 +18,7 @@ class HttpConnection : public httplib::Stream {
   HttpConnection(int socket, std::chrono::seconds timeout);
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
-  ~HttpConnection() override;
+  ~HttpConnection();
 
   /// The one that this thread serves: httplib hands a handler all but that.
   static HttpConnection& of_this_thread();

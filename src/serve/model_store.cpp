@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_folder(const fs::path& folder, const std::error_code& error) {
-  throw UnavailableError("Cannot look into " + folder.string() + ": " + error.message());
+  throw UnavailableError(folder.string() + ": " + error.message());
 }
 
 /// The folders of versions, by their numbers. A file or a folder of another name is none. Throws UnavailableError when
@@ -103,7 +103,7 @@ void ModelStore::look_at(const ModelConfig& config) {
     folders = version_folders(config.base_path);
   } catch (const UnavailableError& error) {
     // A disk may be away for a moment: what is served stays.
-    return tell_trouble(config.name, error.message() + " for versions of " + config.name);
+    return tell_trouble(config.name, "Cannot look for versions of " + config.name + " in " + error.message());
   }
   const auto wanted = wanted_versions(config.policy, folders);
   for (const std::int64_t number : wanted) {

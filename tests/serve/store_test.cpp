@@ -56,7 +56,7 @@ TEST_CASE("a new version replaces an older one, which lives as long as it is in 
   store.look();
   CHECK_THROWS_AS(store.find("m"), NotFoundError);
   CHECK(states_of(store, "m") == "10:50 9:50 2:50 ");
-  CHECK(lines.front().starts_with("Cannot look into " + (folder / "m").string()));
+  CHECK(lines.front().starts_with("Cannot look for versions of m in " + (folder / "m").string()));
   CHECK(lines.at(1) == "Serving version 2 of m");
   CHECK(lines.back() == "No longer serving version 9 of m");
 }
