@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -336,7 +337,8 @@ class Numbering {
     return false;
   }
 
-  /// A table of a file's lines and their numbers, the one way or the other.
+  /// A table of a file's lines and their numbers, the one way or the other. Lines are counted from `offset` on, and
+  /// those behind the first `vocab_size` are no part of it.
   std::optional<Table> read_table(const NodeDef& initializer, bool of_texts) {
     constexpr std::int64_t line = -2, line_number = -1;
     const auto *key = attr<std::int64_t>(initializer, "key_index"),
@@ -352,8 +354,18 @@ class Numbering {
       if (each.ends_with('\r')) each.pop_back();
       lines.push_back(each);
     }
+    const auto *offset = attr<std::int64_t>(initializer, "offset"),
+               *size = attr<std::int64_t>(initializer, "vocab_size");
+    if (size && *size >= 0) {
+      if (std::cmp_less(lines.size(), *size))
+        throw InvalidArgumentError(
+            detail::join(found->second.string(), " has ", lines.size(), " words, where a table takes ", *size));
+      lines.resize(static_cast<std::size_t>(*size));
+    }
     std::vector<std::int64_t> numbers(lines.size());
-    std::iota(numbers.begin(), numbers.end(), 0);
+    const std::int64_t begin = offset ? *offset : 0;
+    if (begin > std::numeric_limits<std::int64_t>::max() - std::ssize(lines)) return std::nullopt;
+    std::iota(numbers.begin(), numbers.end(), begin);
     std::vector<std::int64_t> texts = numbers_of(lines);
     return of_texts ? Table{true, std::move(texts), std::move(numbers)}
                     : Table{false, std::move(numbers), std::move(texts)};

@@ -125,7 +125,22 @@ def write_text_model(folder):
 
 
 class Digits(tf.Module):
-    """Numbers written as texts, and examples that are parsed twice."""
+    """Numbers written as texts, examples that are parsed twice, and tables of a part of a file, counted from 5."""
+
+    def __init__(self, vocabulary):
+        super().__init__()
+        file = tf.lookup.TextFileInitializer
+        whole, line = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+        part = {"filename": vocabulary, "vocab_size": 2, "value_index_offset": 5}
+        self.ids = tf.lookup.StaticHashTable(file(key_dtype=tf.string, key_index=whole, value_dtype=tf.int64, value_index=line,
+                                                  **part), -1)
+        self.words = tf.lookup.StaticHashTable(file(key_dtype=tf.int64, key_index=line, value_dtype=tf.string, value_index=whole,
+                                                    **part), "none")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "words")])
+    def look_up(self, words):
+        ids = self.ids.lookup(words)
+        return {"ids": ids, "words": self.words.lookup(ids), "next": self.words.lookup(ids + 1)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers"), tf.TensorSpec([None], tf.string, "words")])
     def write(self, numbers, words):
@@ -140,9 +155,12 @@ class Digits(tf.Module):
 
 
 def write_digits_model(folder):
-    digits = Digits()
-    tf.saved_model.save(digits, str(folder / "saved_model_digits"), signatures={"serving_default": digits.write,
-                                                                               "parse": digits.parse})
+    vocabulary = folder / "words.txt"
+    vocabulary.write_text("one\ntwo\nthree\n")
+    digits = Digits(str(vocabulary))
+    tf.saved_model.save(digits, str(folder / "saved_model_digits"), signatures={
+        "serving_default": digits.write, "parse": digits.parse, "look_up": digits.look_up})
+    vocabulary.unlink()
 
 
 def write_table_model(folder):

@@ -99,6 +99,14 @@ TEST_CASE("numbers of any size are written as texts, and examples parsed twice")
   CHECK(std::get<Tensor>(parsed.at("sum")).to_vector<std::int64_t>() == Numbers{40, 6});
 }
 
+TEST_CASE("a table may have a part of a file, and count its lines from any number") {
+  const Servable model("m", 1, std::filesystem::path(GOLDEN_FILES) / "saved_model_digits");
+  const NamedValues outputs = run(model, "look_up", {{"words", Texts{{4}, {"two", "three", "one", "four"}}}});
+  CHECK(std::get<Tensor>(outputs.at("ids")).to_vector<std::int64_t>() == std::vector<std::int64_t>{6, -1, 5, -1});
+  CHECK(texts(outputs, "words") == Strings{"two", "none", "one", "none"});
+  CHECK(texts(outputs, "next") == Strings{"none", "none", "two", "none"});
+}
+
 /// A store of the model, and both protocols.
 class Served {
  public:
