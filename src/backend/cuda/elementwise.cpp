@@ -85,14 +85,13 @@ void CudaBackend::copy(const Tensor& x, const Tensor& y) {
 
 void CudaBackend::copy_each(const Tensors& from, const Tensors& to) {
   Context& gpu = context();
-  Copies copies;
+  Copies copies{};  // a recorded graph would keep what lies behind the last one
   std::int64_t element_bytes = 0;
   const auto start_copies = [&] {
     if (copies.count == 0) return;
     gpu::copy_each(gpu.stream(), element_bytes, copies);
     gpu.started("several copies");
-    copies.count = 0;
-    copies.largest = 0;
+    copies = {};
   };
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (from[i].dtype() != to[i].dtype()) {
