@@ -255,12 +255,53 @@ void GraphState::rename(Node& node, const std::string& name) {
   by_name_.emplace(node.name(), &node);
 }
 
+namespace {
+
+bool uses(const Node& node, const Variable& variable) {
+  const AttrValue* variables = node.attrs().find("variables");
+  const auto* list = variables ? std::get_if<VariablesRef>(variables) : nullptr;
+  return list && std::any_of((*list)->begin(), (*list)->end(), [&](const Variable& each) { return each.is(variable); });
+}
+
+bool is_draw(const Node& node) {
+  return node.op().stateful && (!node.attrs().find("variables") || node.attrs().find("draws"));
+}
+
+}  // namespace
+
 void GraphState::shrink_to(std::size_t size) {
   if (size == nodes_.size()) return;
-  const auto is_gone = [&](const Tensor& tensor) { return bool(tensor) && producer_of(tensor).index >= size; };
+  const auto is_late = [&](const Node* node) { return node && node->index >= size; };
+  const auto is_gone = [&](const Tensor& tensor) { return bool(tensor) && is_late(&producer_of(tensor)); };
   std::erase_if(constants_, [&](const auto& each) { return is_gone(each.second.second); });
-  for (GraphVariable& each : variables_)
-    if (is_gone(each.value)) each.value = Tensor();
+  while (!variables_.empty() && is_gone(variables_.back().handle)) {
+    variable_index_.erase(variables_.back().variable.cell().get());
+    variables_.pop_back();
+  }
+  for (GraphVariable& each : variables_) {
+    for (Tensor* tensor : {&each.value, &each.initial_value})
+      if (is_gone(*tensor)) *tensor = Tensor();
+    if (is_late(each.initializer)) each.initializer = nullptr;
+    std::erase_if(each.reads_since, is_late);
+    // An assignment runs after the reads and the assignment before it, which are the last ones again.
+    while (is_late(each.last_assign)) {
+      const Node& undone = *std::exchange(each.last_assign, nullptr);
+      for (Node* before : undone.control_inputs) {
+        if (!uses(*before, each.variable)) continue;
+        if (&before->op() != &read_variable_op)
+          each.last_assign = before;
+        else if (!is_late(before))
+          each.reads_since.push_back(before);
+      }
+    }
+  }
+  std::erase_if(assigns_, is_late);
+  std::erase_if(initializes_all, is_late);
+  while (is_late(last_random_)) {
+    const auto& before = std::exchange(last_random_, nullptr)->control_inputs;
+    const auto found = std::find_if(before.begin(), before.end(), [](const Node* each) { return is_draw(*each); });
+    if (found != before.end()) last_random_ = *found;
+  }
   if (captures) std::erase_if(captures->list, [&](const Captures::Capture& each) { return is_gone(each.inside); });
   for (std::size_t i = size; i < indexed_; ++i) by_name_.erase(nodes_[i]->name());
   indexed_ = std::min(indexed_, size);
