@@ -153,7 +153,7 @@ void Importer::add(Entry& entry) {
     state().names().release(def.name);  // for the node itself
     const auto keep = [&](const std::string& reason) {
       if (reader.find<std::string>(hint_op)) throw;
-      undo(entry, first);
+      undo(first);
       entry.outputs = keep_unread(entry, reader, reason);
     };
     try {
@@ -200,12 +200,10 @@ void Importer::pass_on(Entry& loop) {
   }
 }
 
-void Importer::undo(const Entry& entry, std::size_t size) {
+void Importer::undo(std::size_t size) {
   const auto is_new = [&](const Tensor& tensor) { return bool(tensor) && detail::producer_of(tensor).index >= size; };
-  for (const Source& each : entry.inputs) {
-    Tensors& outputs = file_.entry(each.node).outputs;
-    if (!outputs.empty() && is_new(outputs[0])) outputs.clear();  // the value after a change of a Variable
-  }
+  for (; !changed_.empty() && is_new(changed_.back()->outputs[0]); changed_.pop_back())
+    changed_.back()->outputs.clear();
   std::erase_if(numbers_, [&](const auto& each) { return is_new(each.second); });
   state().shrink_to(size);
 }
@@ -547,6 +545,7 @@ Tensor Importer::tensor_of(const Source& source) {
   if (source.output == 0 && entry.outputs.empty() && refers_to_variable(entry)) {
     const detail::OptionsScope scopes(state().shared_from_this(), {.control_inputs = {entry.node}});
     entry.outputs.push_back(state().read(variables_.at(entry.inputs[0].node), where_));
+    changed_.push_back(&entry);
   }
   if (static_cast<std::size_t>(source.output) >= entry.outputs.size())
     throw InvalidArgumentError(detail::join("output ", source.output, " of node '", source.node->name,

@@ -82,8 +82,8 @@ class Importer final : public detail::FileNodes {
   Entry* entry_around(const std::string& name);
   Moved give_out(const std::string& name, Node& node, std::size_t function, const Tensors& inside);
 
-  /// Takes away what was added to the graph from node number `size` on, in an attempt to read the entry.
-  void undo(const Entry& entry, std::size_t size);
+  /// Takes away what was added to the graph from node number `size` on, in an attempt to read an entry.
+  void undo(std::size_t size);
   static bool is_known(const NodeReader& reader);
 
   /// Adds a node that is not read, with all its inputs.
@@ -185,7 +185,8 @@ class Importer final : public detail::FileNodes {
   bool refers_to_variable(const Entry& entry) const;
 
   FileGraph file_;
-  GraphState& graph_;  ///< owns the importer
+  std::vector<Entry*> changed_{};  ///< whose outputs are the value of a Variable after a change, in the graph's order
+  GraphState& graph_;              ///< owns the importer
   Where where_;
   const Importer* original_;
   std::shared_ptr<VariableTable> shared_;
