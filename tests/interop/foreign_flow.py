@@ -150,7 +150,8 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference",
                    "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource",
                    "by_size, frames, resource", "descent_in_loop, frames, reference", "tiled, functions, resource",
-                   "tiled_in_branch, frames, reference")
+                   "tiled_in_branch, frames, reference", "growing_in_growing, frames, reference",
+                   "growing_map_in_loop, functions, resource")
 GOLDEN_IDIOMS = ("reads behind updates, reference", "masked cross-entropy, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
@@ -433,6 +434,31 @@ def compositions():
             i + 1, tf.concat([tf.map_fn(lambda row: tf.sin(row * w), s), x[:1]], 0)), (0, x),
             shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 6])))[1])
 
+    def growing(s, step, grows=(True, False)):
+        """A loop of three iterations whose state grows along these axes."""
+        shape = tf.TensorShape([None if each else size for each, size in zip(grows, (5, 6))])
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, step(i, s)), (0, s),
+                                            shape_invariants=(tf.TensorShape([]), shape))[1])
+
+    def growing_rows(x):
+        w = variable("w", 6)
+        return growing(x, lambda i, s: tf.concat([s, tf.tanh(s[-1:] * w)], 0))
+
+    def growing_columns(x):
+        w = variable("w", 6)
+        return growing(x * w, lambda i, s: tf.concat([s, tf.reduce_sum(tf.sin(s), 1, keepdims=True)], 1), (True, True))
+
+    def growing_twofold(x):
+        w = variable("w", 6)
+        return growing(x, lambda i, s: tf.concat([s, tf.sin(s * w)], 0))
+
+    def growing_in_growing(x):
+        w = variable("w", 6)
+        def step(i, s):
+            return tf.while_loop(lambda k, t: k < i, lambda k, t: (k + 1, tf.concat([t, tf.sin(t[-1:] * w)], 0)), (0, s[:1]),
+                                 shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 6])))[1]
+        return growing(x, lambda i, s: tf.concat([s, step(i, s)], 0))
+
     def until_in_loop(x):
         w = variable("w", 6)
         return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
@@ -469,7 +495,7 @@ def compositions():
     return {each.__name__: each for each in (
         loop_in_branch_in_loop, branch_in_branch, case, branches_in_nested_loops, three_loops, branch_in_branch_in_loop,
         second_order, second_order_in_loop, second_order_loop, scan_in_branch, scan_in_branch_in_map,
-        growing_map_in_loop, until_in_loop, gradient_in_branch, empty_inner, two_of_one_condition, scan_of_branches,
+        growing_map_in_loop, growing_rows, growing_columns, growing_twofold, growing_in_growing, until_in_loop, gradient_in_branch, empty_inner, two_of_one_condition, scan_of_branches,
         case_with_loops)}
 
 

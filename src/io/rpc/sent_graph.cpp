@@ -32,7 +32,8 @@ void SentGraph::extend(GraphDef more) {
 }
 
 Graph SentGraph::read(const std::shared_ptr<VariableTable>& variables) const {
-  return import_graph(read_graph(file_, limits_), limits_, {}, variables);
+  const auto read = [&](const UnevenLists& uneven) { return read_graph(file_, limits_, uneven); };
+  return import_graph(read, limits_, {}, variables);
 }
 
 }  // namespace tapestry::io::rpc

@@ -432,13 +432,37 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
   std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
 }
 
-void find_sequences(GraphDef& graph, std::vector<std::string>* outputs) {
+using EmptyLists = std::map<std::string, std::string>;  // the node that makes each, by the argument that it is
+
+/// The node that makes a list empty; "" if none is found.
+std::string origin_of_list(const Nodes& nodes, const EmptyLists& given, std::string tensor) {
+  for (int steps = 0; steps < 100; ++steps) {
+    const auto [node, output] = nodes.endpoint(nodes.origin(tensor));
+    if (!node) break;
+    if (node->op == "EmptyTensorList") return node->name;
+    if (const auto found = given.find(node->name); found != given.end()) return found->second;
+    if (!node->flow || !node->flow->is_loop || output >= data_inputs(*node)) break;
+    tensor = node->inputs[output];
+  }
+  return {};
+}
+
+void find_sequences(GraphDef& graph, std::vector<std::string>* outputs, const EmptyLists& given) {
   std::optional<Nodes> around;
   for (NodeDef& each : graph.nodes) {
     if (!each.flow) continue;
     if (!around) around.emplace(graph);
     Flow flow = each.flow->is_loop ? LoopReader(each, *around).read() : *each.flow;
-    for (FunctionBody& function : flow.functions) find_sequences(function.graph, &function.outputs);
+    const auto origin = [&](std::size_t i) { return origin_of_list(*around, given, each.inputs[i]); };
+    for (Flow::Stacked& list : flow.stacked)
+      if (list.appends) list.origin = origin(list.variable);
+    const std::size_t first = flow.is_loop ? 0 : 1;
+    for (FunctionBody& function : flow.functions) {
+      EmptyLists inside;
+      for (std::size_t i = first; i < data_inputs(each) && i - first < function.inputs.size(); ++i)
+        if (std::string list = origin(i); !list.empty()) inside.emplace(function.inputs[i - first], std::move(list));
+      find_sequences(function.graph, &function.outputs, inside);
+    }
     each.flow = std::make_shared<const Flow>(std::move(flow));
   }
   if (around) replace_outputs(graph, outputs);
@@ -446,6 +470,6 @@ void find_sequences(GraphDef& graph, std::vector<std::string>* outputs) {
 
 }  // namespace
 
-void find_sequences(GraphDef& graph) { find_sequences(graph, nullptr); }
+void find_sequences(GraphDef& graph) { find_sequences(graph, nullptr, {}); }
 
 }  // namespace tapestry::io

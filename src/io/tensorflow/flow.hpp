@@ -41,6 +41,7 @@ struct Flow {
     bool is_full = true;       ///< the list has as many elements as the loop has iterations
     bool grows = false;        ///< it gets longer where the loop has more iterations
     bool extends = false;      ///< these come after the elements that the list has before the loop
+    std::string origin{};      ///< the node that makes the list empty; "" if none is found
     bool appends = false;      ///< the first iteration gives the first element, in whatever order the loop has them
   };
   std::vector<Stacked> stacked{};

@@ -17,8 +17,14 @@ using detail::GraphFunction;
 
 class FlowReader {
  public:
-  FlowReader(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body, Where where)
-      : reader_(reader), flow_(*reader.def().flow), inputs_(inputs), read_body_(read_body), where_(where) {}
+  FlowReader(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body,
+             UnevenLists& uneven, Where where)
+      : reader_(reader),
+        flow_(*reader.def().flow),
+        inputs_(inputs),
+        read_body_(read_body),
+        uneven_(uneven),
+        where_(where) {}
 
   Tensors read() { return flow_.is_loop ? read_loop() : read_branches(); }
 
@@ -98,7 +104,8 @@ class FlowReader {
       const Tensors results = try_loop(inputs, specs, operands, change);
       if (!change) return in_order_of_file(results);
       const auto& [i, shape] = *change;
-      if (shape.has_rank() && inputs[i].shape().rank() != shape.rank() && is_empty(inputs[i].shape()))
+      if (shape.has_rank() && is_empty(inputs[i].shape()) &&
+          (inputs[i].shape().rank() != shape.rank() || changing_lists()[i] != 0))
         inputs[i] = empty_like(inputs[i], shape);
       specs[i].shape = shape;
     }
@@ -132,6 +139,7 @@ class FlowReader {
   Tensors try_loop(const Tensors& inputs, const Specs& specs, const std::vector<std::size_t>& operands,
                    std::optional<std::pair<std::size_t, Shape>>& change) {
     const std::size_t carried = flow_.carried.size(), sequences = flow_.sequences.size();
+    const std::vector<char> lists = changing_lists();
     std::vector<std::string> results, conditions;
     for (const std::size_t i : flow_.carried) results.push_back(function(0).outputs[i]);
     for (const Flow::Stacked& each : flow_.stacked) results.push_back(each.element);
@@ -151,7 +159,7 @@ class FlowReader {
         if (next[i].dtype() != values[i].dtype() && next[i].dtype() != DType::unknown &&
             values[i].dtype() != DType::unknown)
           detail::require_loop_variable(function(0).inputs[flow_.carried[i]], values[i].spec(), next[i].spec());
-        Shape common = common_shape(specs[i].shape, next[i].shape());
+        Shape common = common_shape(specs[i].shape, next[i].shape(), lists[i] != 0);
         if (const int axis = appended_axis(values[i], next[i]); axis >= 0) common.set(axis, -1);
         if (common != specs[i].shape) change.emplace(i, common);
       }
@@ -192,7 +200,7 @@ class FlowReader {
   /// and then another one for each size of a loop variable in turn, which shows sizes that come from other tensors.
   /// Where the body cannot take the number, those that it knows are tried.
   std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured,
-                                    std::optional<std::pair<std::size_t, Shape>>& change) const {
+                                    std::optional<std::pair<std::size_t, Shape>>& change) {
     std::vector<char> changing = changing_lists();
     Specs specs;
     for (const Tensor& each : body.inputs)
@@ -212,6 +220,7 @@ class FlowReader {
             other[i].shape.set(axis, size + 2);
             note_changes(body, specs, other, changing, change);
           }
+        if (!change) note_uneven_lists(body, tried, size + 1);
         break;
       }
     return changing;
@@ -279,6 +288,29 @@ class FlowReader {
     }
     return true;
   }
+  /// Notes the lists to which an iteration and the next one append different shapes, or shapes that depend on values.
+  /// `tried`: the inputs of the first one; `size` takes the place of what it makes unknown.
+  void note_uneven_lists(const GraphFunction& body, const Specs& tried, std::int64_t size) {
+    const auto is_appended = [](const Flow::Stacked& each) { return !each.origin.empty(); };
+    if (std::none_of(flow_.stacked.begin(), flow_.stacked.end(), is_appended)) return;
+    const std::size_t carried = flow_.carried.size();
+    Specs inputs = tried, first, second;
+    try {
+      first = detail::infer_function(body, inputs);
+      for (std::size_t i = 0; i < carried; ++i)
+        inputs[i].shape = with_sizes(first[i].shape, tried[i].shape.rank(), size);
+      if (inputs == tried) return;
+      second = detail::infer_function(body, inputs);
+    } catch (const Error&) {
+      return;  // an error that is not one of these shapes is reported when the graph runs
+    }
+    for (std::size_t k = 0; k < flow_.stacked.size(); ++k) {
+      const Flow::Stacked& list = flow_.stacked[k];
+      const Shape &element = first[carried + k].shape, &next = second[carried + k].shape;
+      if (is_appended(list) && (!element.is_known() || element != next))
+        uneven_.emplace(list.origin, element.rank() == next.rank() && element.has_rank() ? element.rank() : -1);
+    }
+  }
   /// The shape that a loop variable of the given shape has in the body if an iteration makes `after` of `before`.
   static Shape changed_shape(Shape given, const Shape& before, const Shape& after) {
     if (!given.has_rank()) return given;
@@ -300,13 +332,18 @@ class FlowReader {
   }
 
   /// The sizes that two shapes have in common; where one is not known, that of the other. An empty list may get
-  /// elements of any shape.
-  static Shape common_shape(const Shape& given, const Shape& next) {
+  /// elements of any shape, and takes that of the first ones.
+  static Shape common_shape(const Shape& given, const Shape& next, bool is_list) {
     if (given.has_rank() && !next.has_rank() && is_empty(given)) return next;
     if (!given.has_rank() || !next.has_rank()) return given;
     Shape common = given.rank() == next.rank() ? given : next;
     if (given.rank() != next.rank()) {
       if (!is_empty(given) || next.rank() == 0) return Shape::unknown_rank();
+      common.set(0, -1);
+      return common;
+    }
+    if (is_list && given.rank() > 0 && given.sizes()[0] == 0) {
+      common = next;
       common.set(0, -1);
       return common;
     }
@@ -331,14 +368,15 @@ class FlowReader {
   const Flow& flow_;
   const std::vector<Argument>& inputs_;
   const ReadBody& read_body_;
+  UnevenLists& uneven_;
   Where where_;
 };
 
 }  // namespace
 
 Tensors read_flow(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body,
-                  Where where) {
-  return FlowReader(reader, inputs, read_body, where).read();
+                  UnevenLists& uneven, Where where) {
+  return FlowReader(reader, inputs, read_body, uneven, where).read();
 }
 
 }  // namespace tapestry::io

@@ -23,8 +23,9 @@ using ReadBody = std::function<Tensors(const FunctionBody& body, const std::map<
 
 /// Adds a branch or a loop to the open graph, and returns the outputs of the file's node. Those of a loop that are
 /// lists become the tensors of their elements. `inputs`: empty for those that the node does not need. Throws
-/// UnimplementedError for a loop variable that cannot be read.
+/// UnimplementedError for a loop variable that cannot be read. Adds to `uneven` the lists to which the loop appends
+/// tensors of different shapes.
 Tensors read_flow(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body,
-                  Where where);
+                  UnevenLists& uneven, Where where);
 
 }  // namespace tapestry::io

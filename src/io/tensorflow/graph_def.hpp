@@ -70,6 +70,10 @@ struct NodeDef {
 /// only passed on a tensor to a branch.
 using MovedNodes = std::unordered_map<std::string, std::string>;
 
+/// Lists of tensors whose elements have different shapes, by the nodes that make them empty; with the number of
+/// dimensions of all elements, or -1 if they have different ones.
+using UnevenLists = std::map<std::string, int>;
+
 struct GraphDef {
   std::vector<NodeDef> nodes{};
   std::string library{};      ///< the bytes of its FunctionDefLibrary: the functions that its nodes call

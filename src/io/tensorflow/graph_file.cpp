@@ -26,7 +26,8 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
 Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
   return detail::locating({}, where, [&] {
     Graph().set_limits(limits);  // throws for negative ones
-    return io::import_graph(io::read_graph(bytes, limits), limits, where);
+    const auto read = [&](const io::UnevenLists& uneven) { return io::read_graph(bytes, limits, uneven); };
+    return io::import_graph(read, limits, where);
   });
 }
 

@@ -377,7 +377,7 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
                                  const std::vector<std::string>& outputs) {
     return read_function(reader, body, given, outputs);
   };
-  return read_flow(reader, inputs, read_body, where_);
+  return read_flow(reader, inputs, read_body, *uneven_, where_);
 }
 
 Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& body,
@@ -396,7 +396,8 @@ Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& bo
     if (!each.empty()) ends.push_back(each.substr(0, each.rfind(':')));
   GraphState& graph = *detail::scopes().graph;
   const bool is_raised = reader.def().flow->is_raised;
-  const auto read = std::make_shared<Importer>(body.graph, ends, given, graph, where_, is_raised ? moved_ : nullptr);
+  const auto read =
+      std::make_shared<Importer>(body.graph, ends, given, graph, where_, is_raised ? moved_ : nullptr, uneven_);
   Importer& inner = *read;
   inner.run();
   if (is_raised) graph.file = read;
@@ -566,13 +567,13 @@ bool Importer::refers_to_variable(const Entry& entry) const {
 namespace {
 
 /// Adds the importer to its graph.
-std::shared_ptr<GraphState> import_into(const std::shared_ptr<GraphState>& graph, GraphDef file, Where where,
-                                        const Importer* original = nullptr,
-                                        std::shared_ptr<VariableTable> shared = nullptr) {
-  const auto importer = std::make_shared<Importer>(std::move(file), *graph, where, original, std::move(shared));
+std::shared_ptr<const Importer> import_into(GraphState& graph, GraphDef file, Where where,
+                                            const Importer* original = nullptr,
+                                            std::shared_ptr<VariableTable> shared = nullptr) {
+  const auto importer = std::make_shared<Importer>(std::move(file), graph, where, original, std::move(shared));
   importer->run();
-  graph->file = importer;
-  return graph;
+  graph.file = importer;
+  return importer;
 }
 
 }  // namespace
@@ -582,14 +583,37 @@ std::shared_ptr<GraphState> Importer::with_values(const Tensors& tensors, const 
   for (std::size_t i = 0; i < tensors.size(); ++i) constants.emplace_back(name_of(tensors[i]), values[i]);
   const auto graph = std::make_shared<GraphState>();
   graph->budget().set_limits(state().budget().limits());
-  return import_into(graph, file_.with_constants(constants), where_, this, shared_);
+  import_into(*graph, file_.with_constants(constants), where_, this, shared_);
+  return graph;
 }
 
-Graph import_graph(GraphDef file, const GraphLimits& limits, Where where, std::shared_ptr<VariableTable> shared) {
+Graph import_graph(GraphDef file, const GraphLimits& limits, Where where) {
   Graph graph;
   graph.set_limits(limits, where);
-  import_into(graph.state(), std::move(file), where, nullptr, std::move(shared));
+  import_into(*graph.state(), std::move(file), where);
   return graph;
+}
+
+Graph import_graph(const std::function<GraphDef(const UnevenLists&)>& read, const GraphLimits& limits, Where where,
+                   const std::shared_ptr<VariableTable>& shared) {
+  UnevenLists uneven, found;
+  const auto import = [&] {
+    GraphDef file = read(uneven);
+    Graph graph;
+    graph.set_limits(limits, where);
+    found = import_into(*graph.state(), std::move(file), where, nullptr, shared)->uneven();
+    return graph;
+  };
+  Graph graph = import();
+  for (std::size_t before = 0;; before = uneven.size()) {
+    uneven.insert(found.begin(), found.end());
+    if (uneven.size() == before) return graph;
+    try {
+      graph = import();
+    } catch (const Error&) {
+      return graph;  // they are used in ways that such lists lack: a run that needs them is refused
+    }
+  }
 }
 
 }  // namespace tapestry::io

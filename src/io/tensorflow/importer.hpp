@@ -29,19 +29,24 @@ class Importer final : public detail::FileNodes {
         where_(where),
         original_(original),
         shared_(std::move(shared)),
-        moved_(file_.file().moved) {}
+        moved_(file_.file().moved),
+        uneven_(std::make_shared<UnevenLists>()) {}
   /// Reads a function, with these arguments, whose `ends` are needed. `moved`: the nodes of the graph around that are
-  /// in the function; empty for one that is a function in the file.
+  /// in the function; empty for one that is a function in the file. `uneven`: takes what `uneven()` returns.
   Importer(const GraphDef& function, const std::vector<std::string>& ends, std::map<std::string, Argument> arguments,
-           GraphState& graph, Where where, std::shared_ptr<const MovedNodes> moved)
+           GraphState& graph, Where where, std::shared_ptr<const MovedNodes> moved, std::shared_ptr<UnevenLists> uneven)
       : file_(function, &ends),
         graph_(graph),
         where_(where),
         original_(nullptr),
         arguments_(std::move(arguments)),
-        moved_(std::move(moved)) {}
+        moved_(std::move(moved)),
+        uneven_(std::move(uneven)) {}
 
   void run();
+
+  /// The lists, each one tensor here, to which loops append tensors of different shapes: they fail when they run.
+  const UnevenLists& uneven() const { return *uneven_; }
 
   // ---- FileNodes ----
 
@@ -193,6 +198,7 @@ class Importer final : public detail::FileNodes {
   std::optional<std::map<std::string, Argument>> arguments_{};  ///< of a function
   std::shared_ptr<const MovedNodes> moved_;
   std::map<std::string, Moved> known_moved_{};  ///< by name
+  std::shared_ptr<UnevenLists> uneven_;
   std::unordered_map<const NodeDef*, Variable> variables_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;

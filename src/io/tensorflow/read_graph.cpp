@@ -184,12 +184,12 @@ void require_printable(const GraphDef& file) {
   }
 }
 
-GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what) {
-  refuse_other_formats(bytes, what);
-  return read_graph(decode(bytes, limits), limits);
+GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const UnevenLists& uneven) {
+  refuse_other_formats(bytes, "The data");
+  return read_graph(decode(bytes, limits), limits, uneven);
 }
 
-GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
+GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven) {
   file = inline_functions(std::move(file), limits);
   require_printable(file);
   drop_unknown_hints(file);
@@ -198,7 +198,7 @@ GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   switch_constants(file);
   raise_frames(file);
   raise_conditions(file);
-  split_variants(file);
+  split_variants(file, uneven);
   find_sequences(file);
   add_late_reads(file);
   return file;

@@ -15,10 +15,11 @@ TAPESTRY_API void refuse_all_but_onnx(std::string_view bytes, const std::string&
 TAPESTRY_API void require_printable(const GraphDef& file);
 
 /// The graph of a .pb file, without calls of functions. Throws what `refuse_other_formats`, `decode` and
-/// `inline_functions` throw, and InvalidArgumentError for a name with control characters.
-GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what = "The data");
+/// `inline_functions` throw, and InvalidArgumentError for a name with control characters. `uneven`: see
+/// `split_variants`.
+GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const UnevenLists& uneven = {});
 
 /// The same for a graph that was decoded.
-TAPESTRY_API GraphDef read_graph(GraphDef file, const GraphLimits& limits);
+TAPESTRY_API GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven = {});
 
 }  // namespace tapestry::io

@@ -115,12 +115,15 @@ class Loader {
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
     return io::naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
-      io::GraphDef file = io::decode(meta.graph, limits);
-      objects_ = objects_of_handles(file, meta);
-      file = io::read_graph(std::move(file), limits);
-      const auto names = names_of_variables(file);
-      if (!meta.filename.empty()) file = io::without_saver(std::move(file), meta.filename);
-      const Graph graph = io::import_graph(std::move(file), limits, where_);
+      std::map<std::string, VariableNames> names;
+      const auto read = [&](const io::UnevenLists& uneven) {
+        io::GraphDef file = io::decode(meta.graph, limits);
+        objects_ = objects_of_handles(file, meta);
+        file = io::read_graph(std::move(file), limits, uneven);
+        names = names_of_variables(file);
+        return meta.filename.empty() ? file : io::without_saver(std::move(file), meta.filename);
+      };
+      const Graph graph = io::import_graph(read, limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
       give_values(graph, names, meta);
       return Model(Model::Parts{

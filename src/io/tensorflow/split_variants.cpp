@@ -11,6 +11,7 @@
 
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/frames.hpp"
 
 namespace tapestry::io {
@@ -22,7 +23,8 @@ struct VariantPart {
   std::vector<int> branches{};
   /// Empty for a tensor. For a list, a letter for each list around a tensor, the innermost first: 'i' for the list of
   /// its items; or, if the items are lists, 'e' for the list of all their elements and 'n' for the list of their
-  /// lengths.
+  /// lengths; or, if the items are tensors of different shapes, 'f' for the list of all their numbers and 's' for the
+  /// list of their shapes.
   std::string lists{};
   TypeCode dtype{};
   std::string tensor{};  ///< its name
@@ -53,6 +55,10 @@ const VariantPart* find_same(const VariantParts& parts, const VariantPart& wante
   return found == parts.end() ? nullptr : &*found;
 }
 
+bool is_tensor(const VariantParts& parts) {
+  return parts.size() == 1 && parts[0].branches.empty() && parts[0].lists.empty();
+}
+
 /// The parts of a list that has such an item.
 VariantParts parts_of_list(const VariantParts& item) {
   VariantParts list;
@@ -67,6 +73,9 @@ VariantParts parts_of_list(const VariantParts& item) {
   return list;
 }
 
+/// The parts of a list of tensors of this type that have different shapes.
+VariantParts parts_of_uneven_list(TypeCode dtype) { return {{{}, "f", dtype}, {{}, "s", code_of(int32)}}; }
+
 std::string tensor_name(const std::string& node, std::size_t number) {
   return number == 0 ? node : detail::join(node, ":", number);
 }
@@ -75,7 +84,8 @@ std::string tensor_name(const std::string& node, std::size_t number) {
 class VariantSplitter {
  public:
   /// `branch`: the number of the branch whose function it is.
-  VariantSplitter(GraphDef& graph, int branch) : graph_(graph), index_(numbers_by_name(graph)), branch_(branch) {}
+  VariantSplitter(GraphDef& graph, int branch, const UnevenLists& uneven)
+      : graph_(graph), uneven_(uneven), index_(numbers_by_name(graph)), branch_(branch) {}
 
   void run() {
     for (const std::size_t i : in_order()) visit(graph_.nodes[i]);
@@ -91,7 +101,7 @@ class VariantSplitter {
     if (parts.size() > most_parts)
       throw UnimplementedError(
           detail::join("'", tensor, "' is a variant of ", parts.size(), " tensors; at most ", most_parts, " are read"));
-    if (parts.size() == 1 && parts[0].branches.empty() && parts[0].lists.empty()) return;  // a tensor
+    if (is_tensor(parts) && parts[0].tensor == tensor) return;
     variants_.insert_or_assign(tensor, std::make_shared<Variant>(Variant{std::move(parts)}));
   }
 
@@ -121,11 +131,16 @@ class VariantSplitter {
     throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op, "') ", what));
   }
 
-  static NodeDef number(std::string name, int value) {
+  static NodeDef constant(std::string name, Tensor value) {
     NodeDef constant{.name = std::move(name), .op = "Const"};
-    constant.attrs = {{"dtype", code_of(int32)},
-                      {"value", TensorDef{code_of(int32), detail::make_scalar(value, int32)}}};
+    constant.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), std::move(value)}}};
     return constant;
+  }
+  static NodeDef number(std::string name, int value) {
+    return constant(std::move(name), detail::make_scalar(value, int32));
+  }
+  static NodeDef numbers(std::string name, const std::vector<std::int64_t>& values) {
+    return constant(std::move(name), vector_of(values, int32));
   }
 
   void visit(NodeDef& node) {
@@ -211,8 +226,10 @@ class VariantSplitter {
          "TensorListScatterV2", "TensorListSetItem", "TensorListSplit"});
     const auto* dtype = attr_of<TypeCode>(node, "element_dtype");
     if (!dtype || std::find(makers.begin(), makers.end(), node.op) == makers.end()) return;
-    if (*dtype != variant_type) return set(node.name, {{{}, "i", *dtype, node.name}});
-    if (node.op == "EmptyTensorList") variants_[node.name] = std::make_shared<Variant>(Variant{{}, node.name});
+    const bool is_empty = node.op == "EmptyTensorList";
+    if (*dtype != variant_type && !(is_empty && uneven_.contains(node.name)))
+      return set(node.name, {{{}, "i", *dtype, node.name}});
+    if (is_empty) variants_[node.name] = std::make_shared<Variant>(Variant{{}, node.name});
   }
 
   /// Lets a list have these parts. Throws UnimplementedError if it has others already.
@@ -226,6 +243,11 @@ class VariantSplitter {
         NodeDef part = origin;
         if (!list.parts.empty()) part.name = new_name(detail::join(name, "/_/", list.parts.size()));
         if (part.op != argument_op) part.attrs.insert_or_assign("element_dtype", each.dtype);
+        if (const auto uneven = uneven_.find(name); uneven != uneven_.end() && data_inputs(part) > 0) {
+          part.inputs[0] = new_name(part.name + "/element_shape");
+          place(numbers(part.inputs[0],
+                        each.lists == "f" ? std::vector<std::int64_t>() : std::vector<std::int64_t>{uneven->second}));
+        }
         list.parts.push_back({each.branches, each.lists, each.dtype, part.name});
         place(std::move(part));
       }
@@ -272,6 +294,18 @@ class VariantSplitter {
       scope_.place(number(name, value));
       return name;
     }
+    /// Adds a node that gives a tensor of this type with another shape; "" for that of a vector.
+    std::string add_reshape(const std::string& tensor, std::string shape, TypeCode dtype) {
+      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
+      if (shape.empty()) {
+        shape = name + "/shape";
+        scope_.place(numbers(shape, {-1}));
+      }
+      NodeDef node{.name = name, .op = "Reshape", .inputs = {tensor, shape}};
+      node.attrs = {{"T", dtype}, {"Tshape", code_of(int32)}};
+      scope_.place(std::move(node));
+      return name;
+    }
 
    private:
     VariantSplitter& scope_;
@@ -281,8 +315,14 @@ class VariantSplitter {
 
   /// Whether the node was replaced.
   bool push(NodeDef& node) {
-    const VariantRef list = find(node.inputs[0]), item = find(node.inputs[1]);
+    const VariantRef list = find(node.inputs[0]);
+    VariantRef item = find(node.inputs[1]);
     if (!list) return false;
+    if (item && is_tensor(item->parts)) {
+      node.inputs[1] = item->parts[0].tensor;
+      item = nullptr;
+    }
+    if (!item && pushes_uneven(node, *list)) return push_uneven(node, *list);
     const VariantParts wanted = item ? parts_of_list(item->parts) : VariantParts();
     // A list of TensorFlow 1's stacks is none of variants: its items, if they are lists, must be equally long.
     const bool is_plain = list->parts.size() == 1 && !(wanted.size() == 1 && list->parts[0].is_same(wanted[0]));
@@ -312,6 +352,25 @@ class VariantSplitter {
     set(name, std::move(result));
     return true;
   }
+  /// Whether a node adds a tensor to a list whose elements have different shapes.
+  static bool pushes_uneven(const NodeDef& node, const Variant& list) {
+    const auto* dtype = attr_of<TypeCode>(node, "element_dtype");
+    return dtype && *dtype != variant_type &&
+           (list.parts.empty() ? !list.unset.empty() : list.parts[0].lists == "f" && list.parts[0].branches.empty());
+  }
+  bool push_uneven(const NodeDef& node, Variant& list) {
+    const std::string name = node.name, item = node.inputs[1];
+    const TypeCode dtype = *attr_of<TypeCode>(node, "element_dtype");
+    require_parts(list, parts_of_uneven_list(dtype), node);
+    ListNodes made(*this, node);
+    VariantParts result = list.parts;
+    result[0].tensor =
+        made.add_list("TensorListConcatLists", {result[0].tensor, made.add_reshape(item, "", dtype)}, dtype);
+    const std::string shape = made.add_number("Shape", {item}, "out_type");
+    result[1].tensor = made.add_list("TensorListPushBack", {result[1].tensor, shape}, code_of(int32));
+    set(name, std::move(result));
+    return true;
+  }
   bool pop(NodeDef& node) {
     const VariantRef list = find(node.inputs[0]);
     if (!list || list->parts.empty()) return false;
@@ -328,16 +387,20 @@ class VariantSplitter {
         item.back().tensor = left[k].tensor + ":1";
         continue;
       }
-      // The last elements are those of the last list.
+      // The last elements are those of the last list, or the numbers of the last tensor.
       VariantPart& elements = left[k];
       VariantPart& lengths = left[++k];
+      const bool is_list = lists.back() == 'e';
       const std::string list_of_elements = elements.tensor;
       const std::string all = made.add_number("TensorListLength", {list_of_elements});
       lengths.tensor = made.add_list("TensorListPopBack", {lengths.tensor, shape}, code_of(int32));
-      const std::string begin = made.add_number("Sub", {all, lengths.tensor + ":1"}, "T");
+      const std::string last = lengths.tensor + ":1";
+      const std::string count = is_list ? last : made.add_number("Prod", {last, made.add_constant(0)}, "T");
+      const std::string begin = made.add_number("Sub", {all, count}, "T");
       const std::string places = made.add_number("Range", {begin, all, made.add_constant(1)}, "Tidx");
       elements.tensor = made.add_list("TensorListResize", {list_of_elements, begin}, elements.dtype);
       item.back().tensor = made.add_list("TensorListGather", {list_of_elements, places, shape}, elements.dtype);
+      if (!is_list) item.back().tensor = made.add_reshape(item.back().tensor, last, elements.dtype);
     }
     set(name + ":1", std::move(item));
     set(name, std::move(left));
@@ -349,7 +412,9 @@ class VariantSplitter {
     if (!like || like->parts.empty()) return false;
     ListNodes made(*this, node);
     VariantParts parts = like->parts;
-    for (VariantPart& each : parts) each.tensor = made.add_list("ZerosLike", {each.tensor}, each.dtype, "T");
+    for (VariantPart& each : parts)
+      if (each.lists.find_first_of("ns") == std::string::npos)
+        each.tensor = made.add_list("ZerosLike", {each.tensor}, each.dtype, "T");
     set(node.name, std::move(parts));
     return true;
   }
@@ -358,7 +423,8 @@ class VariantSplitter {
   void use_length(NodeDef& node) const {
     if (const VariantRef list = find(node.inputs[0]))
       for (const VariantPart& each : list->parts)
-        if (each.lists.ends_with('i') || each.lists.ends_with('n')) node.inputs[0] = each.tensor;
+        if (each.lists.ends_with('i') || each.lists.ends_with('n') || each.lists.ends_with('s'))
+          node.inputs[0] = each.tensor;
   }
 
   // ---- Functions ----
@@ -388,7 +454,8 @@ class VariantSplitter {
   void visit_branches(NodeDef& node) {
     Flow flow = *node.flow;
     std::vector<VariantSplitter> branches;
-    for (FunctionBody& each : flow.functions) branches.emplace_back(each.graph, static_cast<int>(branches.size()));
+    for (FunctionBody& each : flow.functions)
+      branches.emplace_back(each.graph, static_cast<int>(branches.size()), uneven_);
     std::vector<std::string> more, unset;
     for (std::size_t i = 1; i < data_inputs(node); ++i) {
       const VariantRef given = find(node.inputs[i]);
@@ -458,7 +525,7 @@ class VariantSplitter {
   void visit_loop(NodeDef& node) {
     Flow flow = *node.flow;
     FunctionBody &function = flow.functions[0], &condition = flow.functions[1];
-    VariantSplitter body(function.graph, branch_), compared(condition.graph, branch_);
+    VariantSplitter body(function.graph, branch_, uneven_), compared(condition.graph, branch_, uneven_);
     const std::size_t count = data_inputs(node);
     for (std::size_t i = 0; i < count; ++i)
       if (const VariantRef given = find(node.inputs[i])) body.note_argument(function.inputs[i], *given);
@@ -493,6 +560,7 @@ class VariantSplitter {
   }
 
   GraphDef& graph_;
+  const UnevenLists& uneven_;
   const Index index_;
   const int branch_;
   std::unordered_map<std::string, VariantRef> variants_;  ///< by tensor
@@ -509,8 +577,8 @@ bool has_variants(const GraphDef& graph) {
 
 }  // namespace
 
-void split_variants(GraphDef& graph) {
-  if (has_variants(graph)) VariantSplitter(graph, own_branch).run();
+void split_variants(GraphDef& graph, const UnevenLists& uneven) {
+  if (has_variants(graph)) VariantSplitter(graph, own_branch, uneven).run();
 }
 
 }  // namespace tapestry::io
