@@ -197,68 +197,6 @@ TEST_CASE("every tensor of a file is fetched and fed by its name") {
   }
 }
 
-TEST_CASE("initializers, assignments and references by name") {
-  const std::string shape = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
-  const Graph graph =
-      read(node("w", "VariableV2", {}, shape) + float_node("w/initial_value", "3") +
-           node("w/Assign", "Assign", {"w", "w/initial_value"}, t_float) + node("w/read", "Identity", {"w"}, t_float) +
-           float_node("one", "1") + node("add", "AssignAdd", {"w", "one"}, t_float) +
-           node("after", "Neg", {"add"}, t_float) + node("init", "NoOp", {"^w/Assign"}));
-  const Session session(graph);
-  check_same(session.run("w/initial_value:0"), tensor(3.F));
-  check_same(session.run("w/Assign:0"), tensor(3.F));
-  check_same(session.run("add:0"), tensor(4.F));
-  check_same(session.run("after:0"), tensor(-5.F));
-  check_same(session.run("w/read:0"), tensor(5.F));
-  check_same(session.run("w:0"), tensor(5.F));
-  session.run("init");
-  check_same(session.run("w/read:0"), tensor(3.F));
-  check_same(session.run("after:0", {{"add:0", 7.0}}), tensor(-7.F));
-}
-
-TEST_CASE("a loop of TensorFlow 1 changes a Variable by its reference") {
-  const auto frame = [](const std::string& type, const std::string& constant) {
-    return attr("T", "type: " + type) + attr("frame_name", "s: 'loop/context'") +
-           attr("is_constant", "b: " + constant) + attr("parallel_iterations", "i: 1");
-  };
-  const std::string t_int = attr("T", "type: DT_INT32"), two = attr("N", "i: 2");
-  const Graph graph =
-      read(node("v", "VariableV2", {}, attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT")) +
-           float_node("v/initial_value", "1") + node("v/Assign", "Assign", {"v", "v/initial_value"}, t_float) +
-           float_node("one", "1") + constant_node("zero", "DT_INT32", "tensor_shape { } int_val: 0") +
-           constant_node("step", "DT_INT32", "tensor_shape { } int_val: 1") +
-           constant_node("end", "DT_INT32", "tensor_shape { } int_val: 4") +
-           node("loop/i", "Enter", {"zero"}, frame("DT_INT32", "false")) +
-           node("loop/v", "RefEnter", {"v"}, frame("DT_FLOAT", "true")) +
-           node("loop/one", "Enter", {"one"}, frame("DT_FLOAT", "true")) +
-           node("loop/step", "Enter", {"step"}, frame("DT_INT32", "true")) +
-           node("loop/end", "Enter", {"end"}, frame("DT_INT32", "true")) +
-           node("loop/Merge", "Merge", {"loop/i", "loop/Next"}, t_int + two) +
-           node("loop/Less", "Less", {"loop/Merge", "loop/end"}, t_int) + node("loop/Cond", "LoopCond", {"loop/Less"}) +
-           node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_int) +
-           node("loop/now", "Identity", {"loop/Switch:1"}, t_int) +
-           node("loop/change", "AssignAdd", {"loop/v", "loop/one", "^loop/now"}, t_float) +
-           node("loop/add", "AddV2", {"loop/now", "loop/step", "^loop/change"}, t_int) +
-           node("loop/Next", "NextIteration", {"loop/add"}, t_int) + node("loop/Exit", "Exit", {"loop/Switch"}, t_int) +
-           node("init", "NoOp", {"^v/Assign"}));
-  const Session session(graph);
-  session.run("init");
-  check_same(session.run("loop/Exit:0"), tensor(4));
-  check_same(session.run("v:0"), tensor(5.F));
-}
-
-TEST_CASE("Variables of one shared name are one Variable") {
-  const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT") + attr("shared_name", "s: 'w'");
-  const std::string dtype = attr("dtype", "type: DT_FLOAT");
-  const Graph graph =
-      read(node("a", "VarHandleOp", {}, spec) + node("b", "VarHandleOp", {}, spec) + float_node("two", "2") +
-           node("set", "AssignVariableOp", {"a", "two"}, dtype) + node("get", "ReadVariableOp", {"b"}, dtype));
-  const Session session(graph);
-  session.run("set");
-  check_same(session.run("get:0"), tensor(2.F));
-  CHECK(graph.variables().size() == 1);
-}
-
 TEST_CASE("a graph is written again before its Variables have values, whatever their assignments are called") {
   const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
   const Graph graph = read(node("w", "VariableV2", {}, spec) + node("never", "VariableV2", {}, spec) +
@@ -284,87 +222,6 @@ TEST_CASE("what tf.print writes does not stop a run") {
            node("print", "PrintV2", {"text"}, attr("end", "s: 'x'")) + node("y", "Neg", {"x", "^print"}, t_float));
   for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())})
     check_same(Session(each).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({-1, -2}));
-}
-
-TEST_CASE("rows and elements of a Variable") {
-  const std::string dtype = attr("dtype", "type: DT_FLOAT"), indices = attr("Tindices", "type: DT_INT32");
-  const Graph graph =
-      read(node("w", "VarHandleOp", {}, dtype + attr("shape", "shape { dim { size: 2 } dim { size: 2 } }")) +
-           constant_node(
-               "value", "DT_FLOAT",
-               "tensor_shape { dim { size: 2 } dim { size: 2 } } float_val: 1 float_val: 2 float_val: 3 float_val: 4") +
-           node("w/Assign", "AssignVariableOp", {"w", "value"}, dtype) + ints_node("places", {1, 0}) +
-           node("rows", "ResourceGather", {"w", "places"}, dtype + indices) +
-           node("element", "ResourceGatherNd", {"w", "places"}, dtype + indices));
-  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
-    const Session session(each);
-    session.run("w/Assign");
-    check_same(session.run("rows:0"), tensor<float>({{3, 4}, {1, 2}}));
-    check_same(session.run("element:0"), tensor(3.F));
-  }
-}
-
-TEST_CASE("parts of a Variable are changed, in both styles, and whatever is known of the indices") {
-  const std::string dtype = attr("dtype", "type: DT_FLOAT"), types = t_float + attr("Tindices", "type: DT_INT32");
-  const std::string any_ints = attr("dtype", "type: DT_INT32") + attr("shape", "shape { unknown_rank: true }");
-  for (const bool is_resource : {true, false}) {
-    CAPTURE(is_resource);
-    const auto scatter = [&](const std::string& name, const std::string& op) {
-      const std::string attrs = (is_resource ? dtype : t_float) + attr("Tindices", "type: DT_INT32");
-      return node(name, (is_resource ? "Resource" : "") + op, {"w", "places", "rows"},
-                  op.starts_with("ScatterNd") ? types : attrs);
-    };
-    const Graph graph =
-        read(node("w", is_resource ? "VarHandleOp" : "VariableV2", {},
-                  dtype + attr("shape", "shape { dim { size: 3 } dim { size: 2 } }")) +
-             constant_node("value", "DT_FLOAT",
-                           "tensor_shape { dim { size: 3 } dim { size: 2 } } float_val: 1 float_val: 2 float_val: 3 "
-                           "float_val: 4 float_val: 5 float_val: 6") +
-             node("init", is_resource ? "AssignVariableOp" : "Assign", {"w", "value"}, is_resource ? dtype : t_float) +
-             node("get", is_resource ? "ReadVariableOp" : "Identity", {"w"}, is_resource ? dtype : t_float) +
-             node("places", "Placeholder", {}, any_ints) + placeholder_node("rows") +
-             scatter("set", "ScatterNdUpdate") + scatter("add", "ScatterNdAdd") + scatter("mul", "ScatterMul") +
-             scatter("div", "ScatterDiv") + scatter("max", "ScatterMax") + scatter("min", "ScatterMin"));
-    const auto after = [&](const std::string& update, const Init& places, const Init& rows) {
-      const Session session(graph);
-      session.run("init");
-      session.run(update, {{"places:0", places}, {"rows:0", rows}});
-      return session.run("get:0");
-    };
-    check_same(after("set", {{0, 1}, {2, 0}, {0, 1}}, {7.0, 8.0, 9.0}), tensor<float>({{1, 9}, {3, 4}, {8, 6}}));
-    check_same(after("set", {{1}}, {{-1.0, -2.0}}), tensor<float>({{1, 2}, {-1, -2}, {5, 6}}));
-    check_same(after("add", {{1}, {1}}, {{1.0, 2.0}, {3.0, 4.0}}), tensor<float>({{1, 2}, {7, 10}, {5, 6}}));
-    check_same(after("mul", {1, 1}, {{2.0, 2.0}, {3.0, 1.0}}), tensor<float>({{1, 2}, {18, 8}, {5, 6}}));
-    check_same(after("div", {2, 0}, 2.0), tensor<float>({{0.5, 1}, {3, 4}, {2.5, 3}}));
-    check_same(after("max", {{0, 2}, {0, 1}}, {{{9.0, 0.0}, {0.0, 9.0}}, {{4.0, 4.0}, {0.0, 0.0}}}),
-               tensor<float>({{9, 4}, {3, 4}, {5, 9}}));
-    check_same(after("min", {1}, 3.5), tensor<float>({{1, 2}, {3, 3.5}, {5, 6}}));
-    CHECK_THROWS_AS(after("set", {{3, 0}}, {7.0}), InvalidArgumentError);
-    CHECK_THROWS_AS(after("mul", {3}, 2.0), InvalidArgumentError);
-  }
-}
-
-TEST_CASE("dual averaging is TensorFlow's formula") {
-  const std::string spec = attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { dim { size: 2 } }");
-  const auto floats = [](const std::string& name, const std::string& a, const std::string& b) {
-    return constant_node(name, "DT_FLOAT", "tensor_shape { dim { size: 2 } } float_val: " + a + " float_val: " + b);
-  };
-  const Graph graph = read(
-      node("w", "VariableV2", {}, spec) + node("sum", "VariableV2", {}, spec) +
-      node("squares", "VariableV2", {}, spec) + floats("ones", "1", "1") + floats("zeros", "0", "0") +
-      floats("g", "1", "-2") + float_node("rate", "0.5") + float_node("l1", "0.1") + float_node("l2", "0.2") +
-      constant_node("step", "DT_INT64", "tensor_shape { } int64_val: 2") +
-      node("w/Assign", "Assign", {"w", "ones"}, t_float) + node("sum/Assign", "Assign", {"sum", "zeros"}, t_float) +
-      node("squares/Assign", "Assign", {"squares", "ones"}, t_float) +
-      node("init", "NoOp", {"^w/Assign", "^sum/Assign", "^squares/Assign"}) +
-      node("update", "ApplyAdagradDA", {"w", "sum", "squares", "g", "rate", "l1", "l2", "step"}, t_float));
-  const Session session(graph);
-  session.run("init");
-  session.run("update");
-  // -rate sign(sum) max(|sum| - l1 step, 0) / (l2 step rate + sqrt(squares))
-  check_values(session.run("w:0"), {-0.5 * 0.8 / (0.2 + std::sqrt(2.0)), 0.5 * 1.8 / (0.2 + std::sqrt(5.0))}, 1e-6);
-  check_same(session.run("sum:0"), tensor<float>({1, -2}));
-  check_same(session.run("squares:0"), tensor<float>({2, 5}));
 }
 
 TEST_CASE("an element beyond the end of a list makes it longer only where the file says so") {
@@ -431,27 +288,6 @@ TEST_CASE("whole random numbers and permutations of TensorFlow are drawn from ou
   const auto same = draw(graph);
   check_same(same.first, whole);
   check_same(same.second, shuffled);
-}
-
-TEST_CASE("what asks whether a Variable is initialized is written in both styles, and not among fixed values") {
-  const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
-  const Graph graph = read(node("w", "VarHandleOp", {}, spec) + node("known", "VarIsInitializedOp", {"w"}) +
-                           node("gone", "DestroyResourceOp", {"w"}) + float_node("two", "2") +
-                           node("w/Assign", "AssignVariableOp", {"w", "two"}, attr("dtype", "type: DT_FLOAT")));
-  Session(graph).run("w/Assign");
-  CHECK(def_of(graph.as_graph_def({.variables = VariableStyle::resource}), "known").op == "VarIsInitializedOp");
-  CHECK(message_of<UnimplementedError>([&] { graph.as_graph_def({.variables = VariableStyle::reference}); }) ==
-        "Node 'gone' (op: 'DestroyResourceOp') cannot be written as TensorFlow's: it refers to a Variable as "
-        "VariableStyle::resource has it");
-  const Graph frozen = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::frozen}));
-  CHECK(!frozen.has_operation("known"));
-  const Graph other =
-      read(node("w", "VarHandleOp", {}, spec) + node("known", "VarIsInitializedOp", {"w"}) + float_node("two", "2") +
-           node("w/Assign", "AssignVariableOp", {"w", "two"}, attr("dtype", "type: DT_FLOAT")));
-  const std::string reference = other.as_graph_def({.variables = VariableStyle::reference});
-  CHECK(def_of(reference, "known").op == "IsVariableInitialized");
-  const Graph again = Graph::from_graph_def(reference);
-  CHECK(def_of(again.as_graph_def({.variables = VariableStyle::resource}), "known").op == "VarIsInitializedOp");
 }
 
 TEST_CASE("devices of another machine are placed softly") {

@@ -346,7 +346,8 @@ Tensor constant(const Init& value, std::string_view name, Where where) {
 Operation no_op(std::string_view name, Where where) { return operation_of(add_leaf(no_op_op, {}, name, where)); }
 
 Operation group(const std::vector<Operation>& operations, std::string_view name, Where where) {
-  const ControlScope after(operations);
+  std::optional<ControlScope> after;
+  if (!operations.empty()) after.emplace(operations);  // an empty list would leave the scope around
   return no_op(name.empty() ? "group_deps" : name, where);
 }
 

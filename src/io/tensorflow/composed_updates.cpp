@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
@@ -26,7 +27,8 @@ Tensor with_rows(const UpdateCall& call, const Variable& variable, Assign kind, 
 /// Changes the Variable of an input after the operations that have changed others.
 Operation assign(const UpdateCall& call, std::size_t input, Assign kind, const Tensor& value,
                  const std::vector<Operation>& after = {}) {
-  const ControlScope wait(after);
+  std::optional<ControlScope> wait;
+  if (!after.empty()) wait.emplace(after);  // an empty list would leave the scope around
   const Variable& variable = *call.variables[input];
   const Tensor handle = call.graph.variable_entry(variable, call.where).handle;
   const Tensor whole = call.rows ? with_rows(call, variable, kind, value) : value;

@@ -45,6 +45,7 @@ class FileGraph {
 
   const GraphDef& file() const { return file_; }
   Entry& entry(const NodeDef* def) { return entries_[def - file_.nodes.data()]; }
+  const Entry& entry(const NodeDef* def) const { return entries_[def - file_.nodes.data()]; }
   bool has(std::string_view name) const { return index_.contains(name); }
   /// nullptr when the file has no node of this name.
   Entry* find(std::string_view name);

@@ -48,13 +48,6 @@ std::string lacking_functions(const NodeDef& def) {
       "') runs functions that its file lacks, or that take lists: ", names.empty() ? "it names none" : names);
 }
 
-/// Whether a node passes on a Variable that it is given, on one of the sides of a condition or into a loop.
-bool is_passed_on(const NodeDef& def) {
-  constexpr std::array ops = std::to_array<std::string_view>(
-      {"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "Identity", "IdentityN"});
-  return std::find(ops.begin(), ops.end(), def.op) != ops.end();
-}
-
 /// Whether a branch or a loop changes the Variable, by TensorFlow 1's reference, that an input of its node is.
 bool changes_reference(const Flow& flow, std::size_t input) {
   if (input == 0 && !flow.is_loop) return false;  // the predicate
@@ -145,7 +138,7 @@ void Importer::add(Entry& entry) {
   const NodeDef& def = *entry.def;
   const NodeReader reader(def, entry.inputs);
   reader.blaming([&] {
-    const detail::NodeOptions options{.control_inputs = nodes_of(entry.controls),
+    const detail::NodeOptions options{.control_inputs = nodes_before(entry),
                                       .device = detail::merge_device_names("", def.device),
                                       .colocation = colocation_of(def)};
     const detail::OptionsScope scopes(state().shared_from_this(), options);
@@ -221,7 +214,7 @@ Tensors Importer::keep_unread(const Entry& entry, const NodeReader& reader, cons
   for (const Source& each : entry.inputs) {
     Entry& input = file_.entry(each.node);
     add_missing(input);
-    const auto variable = variables_.find(each.node);
+    const auto variable = variables_.find(referred(each.node));
     const bool refers = each.node->op == "VarHandleOp" || takes_reference(entry.def->op);
     inputs.push_back(variable != variables_.end() && refers ? handle_of(variable->second) : tensor_of(each));
   }
@@ -235,6 +228,13 @@ std::string Importer::colocation_of(const NodeDef& def) {
   if (!list || list->strings.empty() || !list->strings[0].starts_with(prefix)) return {};
   std::string name = list->strings[0].substr(prefix.size());
   return state().find(name) ? name : std::string();
+}
+
+std::vector<Node*> Importer::nodes_before(const Entry& entry) {
+  std::vector<const NodeDef*> defs = entry.controls;
+  for (const Source& each : entry.inputs)
+    if (takes_reference(entry.def->op) && gives_reference(each.node->op)) defs.push_back(each.node);
+  return nodes_of(defs);
 }
 
 std::vector<Node*> Importer::nodes_of(const std::vector<const NodeDef*>& defs) {
@@ -444,97 +444,6 @@ Tensors Importer::placeholder(const NodeReader& reader) {
   return node(placeholder_op, {}, {{"dtype", reader.type("dtype")}, {"shape", shape}}, reader.def().name);
 }
 
-// ---- Variables ----
-
-Tensors Importer::variable(const NodeReader& reader) {
-  const NodeDef& def = reader.def();
-  const Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
-  if (!spec.shape.is_known())
-    throw UnimplementedError(
-        detail::join("Node '", def.name, "' (op: '", def.op, "'): a Variable must have a shape, not ", spec.shape));
-  const auto name = reader.attr_or<std::string>("shared_name", "");
-  const std::pair key(reader.attr_or<std::string>("container", ""), name.empty() ? def.name : name);
-  auto& cell = cells_[key];
-  if (!cell) cell = make_cell(reader, key, spec);
-  const Variable shared(cell);
-  if (shared.dtype() != spec.dtype || shared.shape() != spec.shape)
-    reader.refuse(detail::join("it is ", to_string(spec.dtype), spec.shape, ", but shares the Variable '",
-                               shared.name(), "', which is ", to_string(shared.dtype()), shared.shape()));
-  variables_.emplace(&def, shared);
-  return {handle_of(shared)};
-}
-
-std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader,
-                                                    const std::pair<std::string, std::string>& key, const Spec& spec) {
-  const std::string& name = reader.def().name;
-  if (original_)
-    for (const auto& [def, variable] : original_->variables_)
-      if (def->name == name) return variable.cell();
-  if (shared_) return shared_->cell(key.first, key.second, spec);
-  auto cell = std::make_shared<Variable::Cell>();
-  cell->name = name;
-  cell->trainable = !reader.attr_or<bool>(hint_not_trainable, false);
-  cell->spec = spec;
-  const Tensor handle = handle_of(Variable(cell));
-  state().budget().require_tensor(detail::producer_of(handle), spec);
-  return cell;
-}
-
-const Variable& Importer::variable_of(const Entry& entry, const NodeReader& reader, std::size_t input) const {
-  const auto found = input < entry.inputs.size() ? variables_.find(entry.inputs[input].node) : variables_.end();
-  if (found == variables_.end() && input < entry.inputs.size() && is_variable(*entry.inputs[input].node))
-    throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses the Variable '",
-                                          entry.inputs[input].node->name,
-                                          "', of a type or a shape that Tapestry lacks"));
-  if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*entry.inputs[input].node))
-    throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses a Variable that '",
-                                          entry.inputs[input].node->name, "' passes on"));
-  if (found == variables_.end() && input < entry.inputs.size() && entry.inputs[input].node->op == argument_op)
-    throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses '", entry.inputs[input].node->name,
-                                          "' as a Variable, of which its function has the value only"));
-  if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
-  return found->second;
-}
-
-Tensors Importer::shape_of_variable(const Entry& entry, const NodeReader& reader) {
-  const Shape& shape = variable_of(entry, reader).shape();
-  const Tensor sizes =
-      detail::make_tensor(reader.find<TypeCode>("out_type") ? reader.type("out_type") : int32, {shape.rank()}, cpu());
-  detail::visit_dtype(sizes.dtype(), [&]<class T>() {
-    std::transform(shape.sizes().begin(), shape.sizes().end(), detail::mutable_data<T>(sizes),
-                   [](std::int64_t size) { return static_cast<T>(size); });
-  });
-  return node(const_op, {}, {{"dtype", sizes.dtype()}, {"value", sizes}}, entry.def->name);
-}
-
-Tensors Importer::read(const Entry& entry, const NodeReader& reader) {
-  const Variable& variable = variable_of(entry, reader);
-  if (state().captures) return {state().read(variable, where_)};
-  Tensors value = node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}), entry.def->name);
-  GraphVariable& known = state().variable_entry(variable, where_);
-  if (!known.value && entry.controls.empty()) known.value = value[0];
-  return value;
-}
-
-Tensors Importer::assign(const Entry& entry, const NodeReader& reader) {
-  const std::string& op = entry.def->op;
-  const bool add = op == "AssignAdd" || op == "AssignAddVariableOp";
-  const bool subtract = op == "AssignSub" || op == "AssignSubVariableOp";
-  if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
-  const Variable& variable = variable_of(entry, reader);
-  const Tensor value = tensor_of(entry.inputs[1]);
-  const Assign kind = add ? Assign::add : subtract ? Assign::subtract : Assign::set;
-  node(assign_op(kind), {handle_of(variable), value}, variable_attrs({variable}), entry.def->name);
-  GraphVariable& known = state().variable_entry(variable, where_);
-  if (kind == Assign::set && !known.initializer && !arguments_ && entry.def->name == variable.name() + "/Assign") {
-    known.initializer = &state().node(state().size() - 1);
-    known.initial_value = value;
-    const Node& source = *detail::endpoint_of(value).node;
-    if (&source.op() == &const_op && !original_ && !shared_) variable.cell()->store(source.attr<Tensor>("value"));
-  }
-  return {};
-}
-
 // ---- What all have in common ----
 
 Tensor Importer::tensor_of(const Source& source) {
@@ -545,7 +454,7 @@ Tensor Importer::tensor_of(const Source& source) {
   }
   if (source.output == 0 && entry.outputs.empty() && refers_to_variable(entry)) {
     const detail::OptionsScope scopes(state().shared_from_this(), {.control_inputs = {entry.node}});
-    entry.outputs.push_back(state().read(variables_.at(entry.inputs[0].node), where_));
+    entry.outputs.push_back(state().read(variables_.at(referred(entry.def)), where_));
     changed_.push_back(&entry);
   }
   if (static_cast<std::size_t>(source.output) >= entry.outputs.size())
@@ -560,7 +469,7 @@ Tensors Importer::node(const Op& op, const Tensors& inputs, const Attrs& attrs, 
 
 bool Importer::refers_to_variable(const Entry& entry) const {
   if (!entry.node || entry.inputs.empty() || !takes_reference(entry.def->op)) return false;
-  const NodeDef* from = entry.inputs[0].node;
+  const NodeDef* from = referred(entry.inputs[0].node);
   return (is_reference_variable(*from) || from->op == argument_op) && variables_.contains(from);
 }
 

@@ -96,6 +96,8 @@ class Importer final : public detail::FileNodes {
 
   /// The node that the attribute `_class` names; "" for none.
   std::string colocation_of(const NodeDef& def);
+  /// What runs before the node: its control inputs, and the changes whose references it takes.
+  std::vector<Node*> nodes_before(const Entry& entry);
   std::vector<Node*> nodes_of(const std::vector<const NodeDef*>& defs);
   Tensors outputs_of(Entry& entry);
 
@@ -134,6 +136,8 @@ class Importer final : public detail::FileNodes {
   Tensors variable(const NodeReader& reader);
   std::shared_ptr<Variable::Cell> make_cell(const NodeReader& reader, const std::pair<std::string, std::string>& key,
                                             const Spec& spec);
+  /// The node of the Variable to which the output of a change refers, as TensorFlow 1's do; the node itself for others.
+  const NodeDef* referred(const NodeDef* def) const;
   const Variable& variable_of(const Entry& entry, const NodeReader& reader, std::size_t input = 0) const;
   Tensor handle_of(const Variable& variable) { return state().variable_entry(variable, where_).handle; }
 

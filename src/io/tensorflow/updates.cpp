@@ -81,6 +81,10 @@ bool takes_reference(std::string_view op) {
                                                      [&](std::string_view each) { return op.starts_with(each); }));
 }
 
+bool gives_reference(std::string_view op) {
+  return takes_reference(op) && op != "IsVariableInitialized" && op != "CountUpTo";
+}
+
 std::span<const UpdateRule> update_rules() { return rules; }
 
 const UpdateRule* update_rule_of(std::string_view op) {

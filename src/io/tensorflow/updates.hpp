@@ -43,6 +43,8 @@ struct UpdateRule {
 
 /// Whether an op of TensorFlow's takes a reference to a Variable, as TensorFlow 1 has it.
 bool takes_reference(std::string_view op);
+/// Whether its output is this reference.
+bool gives_reference(std::string_view op);
 
 std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.
