@@ -147,6 +147,23 @@ inline const std::vector<FlowModel>& flow_models() {
                 sum;
        },
        false},
+      {"loops for the sake of what they change",
+       [](T x, T n, V w, V sum) {
+         while_loop([&](Tensor i) { return less(i, n); },
+                    [&](Tensor i) {
+                      sum.assign_add(w);
+                      return i + 1;
+                    },
+                    0);
+         map(
+             [&](Tensor row) {
+               sum.assign(sum * 2.0 - row);
+               return row;
+             },
+             x);
+         return x + sum.value();
+       },
+       false},
       {"a Variable that a branch changes",
        [](T x, T n, V w, V sum) {
          return cond(

@@ -159,6 +159,9 @@ void Importer::add(Entry& entry) {
     // The last node is the operation itself; the others serve it.
     if (state().size() > first) entry.node = &state().node(state().size() - 1);
     if (entry.node && !state().find(def.name)) state().rename(*entry.node, def.name);
+    // Who waits for a node that only stands for another one's outputs, waits for that.
+    for (const Tensor& each : entry.outputs)
+      if (!entry.node && bool(each)) entry.node = detail::endpoint_of(each).node;
     state().names().take(def.name);
     for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
   });
