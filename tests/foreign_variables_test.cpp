@@ -9,6 +9,7 @@
 #include "expect.hpp"
 #include "node_text.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 namespace tapestry::test::foreign_variables_test {
 namespace {
@@ -444,6 +445,22 @@ TEST_CASE("a change that is several of our operations waits for its control inpu
       check_same(session.run("value:0"), expected);
     }
   }
+}
+
+TEST_CASE("a model that changes rows of a Variable is saved with what its functions need") {
+  const std::string two = "dim { size: 2 }", dtype = attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(variable_nodes("v", "DT_FLOAT", two, "float_val: 1 float_val: 2", true) +
+           placeholder_node("x", "dim { size: 1 }") +
+           constant_node("at", "DT_INT32", "tensor_shape { dim { size: 1 } dim { size: 1 } } int_val: 1") +
+           node("change", "ResourceScatterNdUpdate", {"v", "at", "x"}, t_float + attr("Tindices", "type: DT_INT32")) +
+           node("y", "ReadVariableOp", {"v", "^change"}, dtype));
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
+  saved_model::save(path, Model({.inputs = {{"x", graph.get_tensor_by_name("x:0")}},
+                                 .outputs = {{"y", graph.get_tensor_by_name("y:0")}}}));
+  const Model again = saved_model::load(path);
+  check_same(again(Feeds{{"x", tensor<float>({7})}})[0], tensor<float>({1, 7}));
 }
 
 }  // namespace tapestry::test::foreign_variables_test

@@ -13,6 +13,7 @@
 #include "io/signature.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_export.hpp"
+#include "io/tensorflow/nodes.hpp"
 #include "io/tensorflow/object_graph.hpp"
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
@@ -56,6 +57,8 @@ std::vector<const io::NodeDef*> nodes_behind(const std::set<std::string, std::le
     const io::NodeDef* node = pending.back();
     pending.pop_back();
     for (const std::string& input : node->inputs) need(endpoint(input));
+    for (const std::string& input : io::hinted(*node))
+      need(endpoint(input));  // what our op takes, and TensorFlow's not
   }
   std::vector<const io::NodeDef*> nodes;
   for (const io::NodeDef& node : file.nodes)
