@@ -10,6 +10,7 @@
 
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/nodes.hpp"
 #include "io/tensorflow/op_rules.hpp"
 
@@ -366,13 +367,24 @@ bool has_effect(const NodeDef& node) {
 
 namespace {
 
+/// Whether a node passes handles of Variables on, as what stands for a call of a function does.
+bool passes_handles(const NodeDef& node) {
+  const auto* types = node.op == "IdentityN" ? attr_of<ListDef>(node, "T") : nullptr;
+  return types && types->types.size() == data_inputs(node) &&
+         std::find(types->types.begin(), types->types.end(), resource_type) != types->types.end();
+}
+
 /// Replaces outputs of loops: of variables that never change by what the loop is given, of lists that may be longer
-/// than the loop has iterations by longer ones, and of lists in another order than that of the iterations.
+/// than the loop has iterations by longer ones, and of lists in another order than that of the iterations. Replaces
+/// handles that are passed on by those that are given.
 void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
   const Nodes nodes(graph);
   std::vector<NodeDef> added;
   std::unordered_map<std::string, std::string> replaced;
   for (const NodeDef& each : graph.nodes) {
+    for (std::size_t i = 0; passes_handles(each) && i < data_inputs(each); ++i)
+      if (attr_of<ListDef>(each, "T")->types[i] == resource_type)
+        replaced.emplace(without_zero(detail::join(each.name, ":", i)), each.inputs[i]);
     if (!each.flow) continue;
     for (const std::size_t i : each.flow->passed_on)
       replaced.emplace(without_zero(detail::join(each.name, ":", i)), each.inputs[i]);
@@ -465,7 +477,7 @@ void find_sequences(GraphDef& graph, std::vector<std::string>* outputs, const Em
     }
     each.flow = std::make_shared<const Flow>(std::move(flow));
   }
-  if (around) replace_outputs(graph, outputs);
+  if (around || std::any_of(graph.nodes.begin(), graph.nodes.end(), passes_handles)) replace_outputs(graph, outputs);
 }
 
 }  // namespace
