@@ -568,4 +568,36 @@ TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
   check_same(Session(graph).run(gradient, {{x, {1.0, 2.0}}}), tensor<float>({4, 8}));
 }
 
+TEST_CASE("a loop of TensorFlow 1 that cannot be read harms nothing until a run needs it") {
+  const auto frame = attr("frame_name", "s: 'loop/context'"), t_int = attr("T", "type: DT_INT32");
+  const auto number = [](const std::string& name, const std::string& value) {
+    return constant_node(name, "DT_INT32", "tensor_shape { } int_val: " + value);
+  };
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 1 }") + node("y", "Neg", {"x"}, t_float) + number("zero", "0") +
+           number("end", "4") + node("loop/i", "Enter", {"zero"}, t_int + frame) +
+           node("loop/end", "Enter", {"end"}, t_int + frame + attr("is_constant", "b: true")) +
+           node("loop/Merge", "Merge", {"loop/i", "loop/Next"}, t_int + attr("N", "i: 2")) +
+           node("loop/Less", "Less", {"loop/Merge", "loop/end"}, t_int) + node("loop/Cond", "LoopCond", {"loop/Less"}) +
+           node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_int) +
+           node("loop/now", "Identity", {"loop/Switch:1"}, t_int) +
+           node("loop/add", "AddV2", {"loop/now", "loop/end"}, t_int) +
+           node("loop/Next", "NextIteration", {"loop/add"}, t_int) +
+           node("loop/Exit", "Exit", {"loop/Less"}, attr("T", "type: DT_BOOL")) +
+           node("after", "LogicalNot", {"loop/Exit"}) + node("both", "Neg", {"x", "^loop/Exit"}, t_float));
+  const Session session(graph);
+  const Feeds x{{"x:0", {1.0}}};
+  check_same(session.run("y:0", x), tensor<float>({-1}));
+  const auto refusal = [&](const std::string& name) {
+    return message_of<UnimplementedError>([&] { session.run(name, x); });
+  };
+  const std::string reason =
+      "The frame 'loop/context' is no loop that Tapestry can read: 'loop/Exit' leaves no loop variable";
+  for (const char* name : {"loop/Exit:0", "after:0", "both:0"}) CHECK(refusal(name) == reason);
+  CHECK(refusal("loop/add:0").starts_with("'loop/add' is in the loop 'loop'"));
+  check_same(session.run("after:0", {{"loop/Exit:0", true}}), tensor(false));
+  CHECK(message_of<UnimplementedError>([&] { (void)graph.as_graph_def(); }).find("Tapestry lacks a part of it") !=
+        std::string::npos);
+}
+
 }  // namespace tapestry::test::foreign_nodes_test

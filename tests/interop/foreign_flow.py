@@ -151,7 +151,8 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource",
                    "by_size, frames, resource", "descent_in_loop, frames, reference", "tiled, functions, resource",
                    "tiled_in_branch, frames, reference", "growing_in_growing, frames, reference",
-                   "growing_map_in_loop, functions, resource", "called_loop, functions, resource")
+                   "growing_map_in_loop, functions, resource", "called_loop, functions, resource",
+                   "calling_loop, frames, reference")
 GOLDEN_IDIOMS = ("reads behind updates, reference", "masked cross-entropy, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
@@ -469,6 +470,18 @@ def compositions():
             return s
         return tf.reduce_mean(looked_up(x))
 
+    def calling_loop(x):
+        w = variable("w", 6)
+
+        @tf.function
+        def step(s, w):
+            if tf.reduce_sum(s) > 0.5:
+                s = 0.5 * s
+            for _ in tf.range(2):
+                s = tf.sin(s * w) + 0.25
+            return s
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, step(s, w)), (0, x))[1])
+
     def until_in_loop(x):
         w = variable("w", 6)
         return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
@@ -505,7 +518,8 @@ def compositions():
     return {each.__name__: each for each in (
         loop_in_branch_in_loop, branch_in_branch, case, branches_in_nested_loops, three_loops, branch_in_branch_in_loop,
         second_order, second_order_in_loop, second_order_loop, scan_in_branch, scan_in_branch_in_map,
-        growing_map_in_loop, growing_rows, growing_columns, growing_twofold, growing_in_growing, called_loop, until_in_loop,
+        growing_map_in_loop, growing_rows, growing_columns, growing_twofold, growing_in_growing, called_loop, calling_loop,
+        until_in_loop,
         gradient_in_branch, empty_inner, two_of_one_condition, scan_of_branches,
         case_with_loops)}
 

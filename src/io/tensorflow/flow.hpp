@@ -63,6 +63,8 @@ struct Flow {
 inline constexpr std::string_view hint_loop = "_tapestry_loop";
 /// What follows the name of a node whose outputs an IdentityN of that name passes on.
 inline constexpr std::string_view renamed_output = "/output_0";
+/// The hint of a While that stands for a loop of TensorFlow 1 that cannot be read: why.
+inline constexpr std::string_view hint_unread = "_tapestry_unread";
 /// The hints of a loop that is to be recomputed, and of an output that a function does not give.
 inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_absent = "_tapestry_absent";
 

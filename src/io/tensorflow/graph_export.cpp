@@ -387,8 +387,9 @@ class Exporter {
     if (refers_to_variable(node) && takes_reference(def.op) != (style_ == VariableStyle::reference))
       refuse(node, detail::join("it refers to a Variable as VariableStyle::",
                                 takes_reference(def.op) ? "reference" : "resource", " has it"));
-    if (def.flow &&
-        std::none_of(def.attrs.begin(), def.attrs.end(), [](const auto& attr) { return names_function(attr.second); }))
+    const bool is_unread_loop = def.attrs.contains(hint_unread);
+    if (is_unread_loop || (def.flow && std::none_of(def.attrs.begin(), def.attrs.end(),
+                                                    [](const auto& attr) { return names_function(attr.second); })))
       refuse(node,
              "it was read from several nodes, as TensorFlow 1 has branches and loops, and Tapestry lacks a part of it");
     FieldList fields;

@@ -36,6 +36,8 @@ bool is_result_of_loop(const NodeDef& def) {
 
 /// Why a node that runs functions cannot be read; "" for any other node.
 std::string lacking_functions(const NodeDef& def) {
+  if (const auto reason = def.attrs.find(hint_unread); reason != def.attrs.end())
+    if (const auto* text = std::get_if<std::string>(&reason->second)) return *text;
   if (!is_flow_op(def.op) && !def.op.ends_with("PartitionedCall")) return {};
   std::string names;
   for (const auto& [attr, value] : def.attrs)

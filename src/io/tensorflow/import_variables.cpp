@@ -12,10 +12,11 @@ using detail::GraphVariable;
 
 namespace {
 
-/// Whether a node passes on a Variable that it is given, on one of the sides of a condition or into a loop.
+/// Whether a node passes on a Variable that it is given, on one of the sides of a condition, into a loop or in a list.
 bool is_passed_on(const NodeDef& def) {
-  constexpr std::array ops = std::to_array<std::string_view>(
-      {"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "Identity", "IdentityN"});
+  constexpr std::array ops =
+      std::to_array<std::string_view>({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
+                                       "RefExit", "Identity", "IdentityN", "TensorListGetItem", "TensorListPopBack"});
   return std::find(ops.begin(), ops.end(), def.op) != ops.end();
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
@@ -27,7 +28,16 @@ class Frame {
   Frame(GraphDef& graph, const Index& index, Raised& raised, std::string name, std::set<std::size_t> members)
       : graph_(graph), index_(index), raised_(raised), name_(std::move(name)), members_(std::move(members)) {}
 
-  /// Replaces the frame by a While of this name.
+  /// Replaces the frame by a While of this name, or by one without functions if it is no loop that can be read.
+  void replace(const std::string& loop_name) {
+    try {
+      raise(loop_name);
+    } catch (const UnimplementedError& error) {
+      leave_unread(loop_name, error.message());
+    }
+  }
+
+ private:
   void raise(const std::string& loop_name) {
     find_parts();
     NodeDef loop{.name = loop_name, .op = "While"};
@@ -68,10 +78,30 @@ class Frame {
     condition.operations.clear();
     flow.functions = {std::move(body), std::move(condition)};
     loop.flow = std::make_shared<const Flow>(std::move(flow));
-    replace(std::move(loop), numbers);
+    put(std::move(loop), numbers);
   }
 
- private:
+  void leave_unread(const std::string& loop_name, const std::string& reason) {
+    NodeDef loop{.name = loop_name, .op = "While", .attrs = {{std::string(hint_unread), reason}}};
+    std::set<std::string> controls;
+    std::size_t exits = 0;
+    for (const std::size_t i : members_) {
+      NodeDef& node = graph_.nodes[i];
+      if (is_exit(node)) {
+        node.op = "Identity";
+        node.inputs = {detail::join(loop.name, ":", exits++)};
+        continue;
+      }
+      if (is_enter(node)) {
+        loop.inputs.push_back(node.inputs[0]);
+        controls.insert(node.inputs.begin() + 1, node.inputs.end());
+      }
+      raised_.moved.emplace(node.name, loop.name);
+    }
+    loop.inputs.insert(loop.inputs.end(), controls.begin(), controls.end());
+    raised_.loops.push_back(std::move(loop));
+  }
+
   struct Variable {
     const NodeDef *merge, *enter, *next;
   };
@@ -186,7 +216,7 @@ class Frame {
     return copy;
   }
 
-  void replace(NodeDef loop, const std::map<std::string, std::size_t>& numbers) {
+  void put(NodeDef loop, const std::map<std::string, std::size_t>& numbers) {
     for (const std::size_t i : members_) {
       NodeDef& node = graph_.nodes[i];
       if (!is_exit(node)) {
@@ -214,10 +244,33 @@ class Frame {
   std::map<std::string, std::string> switches_;  ///< by name: the Merge whose value it passes on
 };
 
-/// The nodes that each frame reaches, without those after its Exits, by the frame's name.
+/// Which nodes nothing comes into but constants.
+std::vector<char> constant_nodes(const GraphDef& graph, const Index& index) {
+  std::vector<char> is_constant(graph.nodes.size(), 1);
+  std::vector<std::vector<std::size_t>> users(graph.nodes.size());
+  std::vector<std::size_t> pending;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const std::string& input : graph.nodes[i].inputs)
+      if (const auto found = index.find(producer_name(input)); found != index.end()) users[found->second].push_back(i);
+    if (graph.nodes[i].inputs.empty() && graph.nodes[i].op != "Const") pending.push_back(i);
+    if (is_enter(graph.nodes[i])) pending.push_back(i);
+  }
+  for (const std::size_t i : pending) is_constant[i] = 0;
+  while (!pending.empty()) {
+    const std::size_t i = pending.back();
+    pending.pop_back();
+    for (const std::size_t user : users[i])
+      if (std::exchange(is_constant[user], 0)) pending.push_back(user);
+  }
+  return is_constant;
+}
+
+/// The nodes that each frame reaches, without those after its Exits, by the frame's name; and the constants from which
+/// they compute without an Enter, as functions that are called in a loop have them.
 std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& graph, const Index& index) {
   std::vector<std::vector<std::size_t>> users(graph.nodes.size());
   std::map<std::string, std::set<std::size_t>> frames;
+  const std::vector<char> is_constant = constant_nodes(graph, index);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const std::string& input : graph.nodes[i].inputs)
       if (const auto found = index.find(producer_name(input)); found != index.end()) users[found->second].push_back(i);
@@ -232,6 +285,15 @@ std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& g
       if (is_exit(graph.nodes[i])) continue;
       for (const std::size_t user : users[i])
         if (members.insert(user).second) pending.push_back(user);
+    }
+    pending.assign(members.begin(), members.end());
+    while (!pending.empty()) {
+      const NodeDef& node = graph.nodes[pending.back()];
+      pending.pop_back();
+      for (std::size_t k = 0; !is_enter(node) && k < node.inputs.size(); ++k)
+        if (const auto found = index.find(producer_name(node.inputs[k]));
+            found != index.end() && is_constant[found->second] && members.insert(found->second).second)
+          pending.push_back(found->second);
     }
   }
   return frames;
@@ -280,7 +342,7 @@ void raise_frames(GraphDef& graph) {
       std::string name = frame.substr(0, frame.rfind('/'));
       if (name.empty()) name = "while";
       while (index.contains(name) || !names.insert(name).second) name += "_";
-      Frame(graph, index, raised, frame, members).raise(name);
+      Frame(graph, index, raised, frame, members).replace(name);
     }
     if (raised.loops.empty())
       throw UnimplementedError(detail::join("The frame '", frames.begin()->first, "' is in another that is in it"));
