@@ -398,6 +398,32 @@ TEST_CASE("a tape in a branch, a loop or a vmap watches a tensor of the graph ar
   CHECK(same_bits(traced(x, w), f(x, w)));
 }
 
+TEST_CASE("a tape in a loop or behind a branch watches what these give, not the tensor that they were given") {
+  const auto descend = [](const Tensor& x) {
+    const auto [count, found] = while_loop([](Tensor i, Tensor) { return i < 2; },
+                                           [&](Tensor i, Tensor p) {
+                                             GradientTape tape;
+                                             tape.watch(p);
+                                             const Tensor loss = reduce_sum(square(sin(p) - x));
+                                             return std::tuple{i + 1, p - 0.1 * tape.gradient(loss, p)};
+                                           },
+                                           std::tuple{0, x});
+    return found;
+  };
+  const auto branch = [](const Tensor& x) {
+    const Tensor y = cond(
+        reduce_sum(x) > 0.0, [&] { return x; }, [&] { return 2.0 * x; });
+    GradientTape tape;
+    tape.watch(y);
+    return tape.gradient(reduce_sum(y * x), y);
+  };
+  const Tensor x = tensor({0.3, -0.7, 1.1});
+  const std::vector<TensorSpec> specs{spec(float32, {3})};
+  CHECK(same_bits(trace(descend, specs)(x), descend(x)));
+  CHECK(same_bits(trace(branch, specs)(x), branch(x)));
+  CHECK(same_bits(branch(x), x));
+}
+
 TEST_CASE("branches of switch_case return what those of cond return") {
   const Variable v(0, {.name = "v"});
   const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {

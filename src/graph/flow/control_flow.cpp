@@ -14,10 +14,10 @@ bool any_symbolic(const Tensors& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& each) { return each.is_symbolic(); });
 }
 
-/// The results of one branch or iteration as new tensors, if a tape records. So the gradients that arrive at a result
-/// are summed before they are added to those of a tensor around the function, as in a graph.
+/// What a loop is given, or one branch or iteration gives, as new tensors, as in a graph: a tape that watches one of
+/// them does not watch a tensor around the function, and the gradients that arrive at it are summed before they are
+/// added to those of such a tensor.
 Tensors separate(Tensors results) {
-  if (recorders().empty()) return results;
   for (Tensor& each : results)
     if (is_floating(each.dtype())) each = identity(each);
   return results;
