@@ -424,6 +424,25 @@ TEST_CASE("a tape in a loop or behind a branch watches what these give, not the 
   CHECK(same_bits(branch(x), x));
 }
 
+TEST_CASE("what a branch or a loop recomputes, and gradients of its own, use tensors of the graph around") {
+  const auto f = [](const Tensor& x, const Tensor& w) {
+    const auto again = recompute([w](const Tensor& z) { return tanh(matmul(w, z)); });
+    const auto own = custom_gradient([w](const Tensor& z) {
+      return CustomGradient{matmul(w, z), [w](const Tensor& d) { return matmul(w, d, {.transpose_a = true}); }};
+    });
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor mapped = map([&](const Tensor& row) { return again(row); }, x);
+    const Tensor branch = cond(
+        reduce_sum(x) > 0.0, [&] { return map([&](const Tensor& row) { return own(again(row)); }, x); },
+        [&] { return x * 1.0; });
+    return tape.gradient(reduce_sum(square(mapped)) + reduce_sum(branch * branch), x);
+  };
+  const Tensor x = tensor<double>({{0.3, -0.7}, {1.1, 0.4}}), w = tensor<double>({{0.5, -0.3}, {0.2, 0.8}});
+  for (const std::int64_t rows : {-1, 2})
+    CHECK(same_bits(trace(f, {spec(float64, {rows, 2}), spec(float64, {2, 2})})(x, w), f(x, w)));
+}
+
 TEST_CASE("branches of switch_case return what those of cond return") {
   const Variable v(0, {.name = "v"});
   const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {

@@ -338,6 +338,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
     for (const GraphState* outer = captures ? captures->outer : nullptr; outer;
          outer = outer->captures ? outer->captures->outer : nullptr)
       if (origin->node->graph == outer) return captures->inside_of(*this, tensor, nullptr, where);
+    if (const auto found = stand_ins.find(tensor.id()); found != stand_ins.end()) return found->second;
     throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
   }
   if (is_deferred(tensor)) return captured_in(scope, computed(tensor), where);
@@ -357,7 +358,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
 void GraphState::add(Call& call) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
-  if (!captures) require_one_graph(call);
+  if (!captures && stand_ins.empty()) require_one_graph(call);
   require_operands(call);
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     Tensor& input = call.mutable_inputs()[i];

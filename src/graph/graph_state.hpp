@@ -159,6 +159,9 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::unordered_set<std::int64_t> absorbed;        ///< tensors, by id, whose values became attributes when it was read
   std::unordered_set<const Node*> initializes_all;  ///< made by `global_variables_initializer`
   Captures* captures = nullptr;                     ///< while a function is traced into this graph
+  /// What stands, in the graph of a traced function, for tensors of the surroundings, by their ids: the gradient of a
+  /// `recompute` in it uses them again.
+  std::unordered_map<std::int64_t, Tensor> stand_ins{};
   /// Of the plans that are made of this graph. Passes hand it on.
   std::shared_ptr<ArenaPool> arena_pool = std::make_shared<ArenaPool>();
 

@@ -174,6 +174,8 @@ void FunctionTracer::add_operands(std::vector<GraphFunction>& functions, const s
       const auto found =
           std::find_if(list.begin(), list.end(), [&](const auto& other) { return is_same(other, operand); });
       functions[i].inputs.push_back(found == list.end() ? Tensor() : found->inside);
+      if (found != list.end() && !found->variable)
+        functions[i].graph->stand_ins.emplace(found->tensor.id(), found->inside);
     }
 }
 
