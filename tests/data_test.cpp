@@ -89,7 +89,7 @@ TEST_CASE("read_idx: types, shapes, packed or not") {
 }
 
 TEST_CASE("read_idx: files that lie") {
-  CHECK(refusal({}) == " is not an IDX file: it has fewer than 4 bytes");
+  CHECK(refusal({}) == " is not an IDX file: it has fewer than 4 bytes; it is empty");
   CHECK(refusal({'P', 'K', 3, 4, 5}).find(" is not an IDX file: it starts with the bytes 80 75 3 4,") == 0);
   CHECK(refusal(idx(0x0A, {1}, {1})).find(" is not an IDX file") == 0);
   CHECK(refusal(idx(8, std::vector<std::uint32_t>(9, 1), {1})).find(" is not an IDX file") == 0);

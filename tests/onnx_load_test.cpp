@@ -543,7 +543,7 @@ TEST_CASE("files of other kinds are named") {
   says("node {\n}\n", "text");
   CHECK_THROWS_AS(onnx::load(folder / "nothing.onnx"), NotFoundError);
   CHECK_THROWS_AS(onnx::load(folder.write("\xff\xff\xff")), DataLossError);
-  CHECK_THROWS_AS(onnx::load(folder.write("")), DataLossError);
+  says("", "is empty");
   onnx::save(folder / "model.onnx", signature);
   CHECK(message_of<InvalidArgumentError>([&] { Graph::load(folder / "model.onnx"); }).find("tp::onnx::load") !=
         std::string::npos);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include <doctest/doctest.h>
 
@@ -237,6 +238,97 @@ TEST_CASE("Files of other kinds and missing ones are named") {
   says(message_of<InvalidArgumentError>([&] { Graph::load(text); }), "is an ONNX model");
   const std::string name = io::encode({.nodes = {{.name = "a\x1b[31m", .op = "NoOp"}}});
   says(message_of<InvalidArgumentError>([&] { Graph::from_graph_def(name); }), "a\\x1b[31m");
+}
+
+TEST_CASE("A file of another kind is called by its name, whichever reader gets it") {
+  using namespace std::string_literals;
+  const TemporaryFolder folder;
+  const auto bytes_of = [&](auto write) {
+    write((folder / "made").string());
+    return read_text(folder / "made");
+  };
+  const auto f = trace([](Tensor x) { return add(x, x); }, {spec(float32, {2}, "x")});
+  const std::string graph = f.input().op().graph().as_graph_def();
+  const std::string model = read_text(golden("saved_model2") + "/saved_model.pb");
+  std::string meta;
+  io::for_fields(io::WireReader(model.data(), model.size()), 2, [&](io::WireReader& each) { meta = each.get_text(); });
+  tensor_bundle::save(folder / "checkpoint", {{"w", tensor({1.0, 2.0})}});
+  const std::vector<std::pair<std::string, std::string>> kinds{
+      {graph, "a GraphDef; read it with tp::Graph::load"},
+      {"# text\nnode { name: 'a' op: 'NoOp' }\n", "a text of a GraphDef; tp::Graph::load"},
+      {meta, "a MetaGraphDef (.meta)"},
+      {"meta_info_def {\n  stripped_op_list {}\n}\n", "a MetaGraphDef (.meta)"},
+      {model, "a SavedModel; read its folder with tp::saved_model::load"},
+      {"saved_model_schema_version: 1\n", "a text of a SavedModel"},
+      {bytes_of([&](const std::string& to) {
+         onnx::save(to, {.inputs = {{"x", f.input()}}, .outputs = {{"y", f.output()}}});
+       }),
+       "an ONNX model; read it with tp::onnx::load"},
+      {bytes_of([&](const std::string& to) {
+         data::write_npy(to, tensor({1.0, 2.0}));
+       }),
+       "read it with tp::data::read_npy"},
+      {bytes_of([&](const std::string& to) {
+         data::write_npz(to, {{"a", tensor({1.0, 2.0})}});
+       }),
+       "a zip archive, such as NumPy's .npz and PyTorch's .pt, which tp::load_weights reads"},
+      {"\x1f\x8b\x08 packed", "compressed by gzip"},
+      {"\x89HDF\r\n\x1a\n", "HDF5"},
+      {bytes_of([&](const std::string& to) { data::RecordWriter(to).write("record"); }), "a TFRecord or event file"},
+      {read_text(folder / "checkpoint.index"), "the index of a checkpoint"},
+      {"\x80\x04\x95 pickled", "a pickle of Python"},
+      {"{\"node\":[]}", "JSON"},
+      {"<!DOCTYPE html><html></html>", "a page of HTML"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "`git lfs pull`"},
+      {"\x89PNG\r\n\x1a\n\0\0"s, "an image"},
+      {"This is a model.\n", "a text"},
+      {"", "empty"}};
+  const auto any = [](const std::string& path) { return Graph::load(path); };
+  const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> readers{
+      {"tp::Graph::load", any},
+      {".pbtxt", any},
+      {"tp::onnx::load", [](const std::string& path) { onnx::load(path); }},
+      {"a SavedModel", [](const std::string& path) { saved_model::load(path); }},
+      {"folder", [](const std::string& path) { saved_model::load(fs::path(path).parent_path()); }},
+      {"tp::load_weights", [](const std::string& path) { load_weights(path); }},
+      {"prefix", [](const std::string& path) { tensor_bundle::load(path); }},
+      {"read_npy", [](const std::string& path) { data::read_npy(path); }},
+      {"zip", [](const std::string& path) { data::read_npz(path); }},
+      {"TFRecord", [](const std::string& path) { summary::FileReader{path}; }},
+      {"TFRecord", [](const std::string& path) { data::records(path).collect(); }}};
+  for (const auto& [bytes, name] : kinds)
+    for (const auto& [reads, read] : readers) {
+      const std::string path = folder / (reads == ".pbtxt" ? "a.pbtxt" : "saved_model.pb");
+      write_bytes(path, bytes);
+      const bool is_text = name.starts_with("a text");
+      if (name.find(reads) != std::string::npos && reads != "a SavedModel" && reads != "prefix") continue;
+      if ((reads == "folder" || reads == "zip") && name.starts_with("a SavedModel")) continue;
+      if (reads == ".pbtxt" && is_text) continue;
+      if (reads == "TFRecord" && name == "empty") continue;  // nothing has been written yet
+      CAPTURE(name);
+      CAPTURE(reads);
+      const std::string message = message_of<Error>([&, &read = read] { read(path); });
+      CAPTURE(message);
+      CHECK(message.find(path) != std::string::npos);
+      // What load_weights can tell in more detail, or what it reads but for damage.
+      const bool is_told = (reads == "tp::load_weights" && (name == "HDF5" || name == "the index of a checkpoint")) ||
+                           (reads == "read_npy" && name == "compressed by gzip");
+      CHECK((is_told || message.find(name) != std::string::npos));
+      CHECK(message.find("exception") == std::string::npos);
+    }
+  const std::string shard = folder / "checkpoint.data-00000-of-00001";
+  for (const auto& [reads, read] : readers)
+    if (reads == "tp::Graph::load" || reads == "tp::onnx::load" || reads == "tp::load_weights")
+      CHECK(message_of<InvalidArgumentError>([&, &read = read] { read(shard); }).find("a part of a checkpoint") !=
+            std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] {
+          load_weights(golden("saved_model2"));
+        }).ends_with("its weights are the checkpoint " + golden("saved_model2") + "/variables/variables"));
+  write_bytes(folder / "page.csv", "<html><body>404</body></html>");
+  CHECK(message_of<InvalidArgumentError>([&] { data::read_csv(folder / "page.csv"); }).find("a page of HTML") !=
+        std::string::npos);
+  CHECK(Graph::from_graph_def("").operations().empty());
+  CHECK_FALSE(Graph().as_graph_def().empty());
 }
 
 TEST_CASE("A cut or damaged model is an error, or reads") {

@@ -387,7 +387,7 @@ TEST_CASE("what is no event file") {
   CHECK_THROWS_WITH_AS(FileReader(folder.path()), doctest::Contains("There is no event file"), NotFoundError);
 
   const std::string example = record(message([](pbf_writer& out) { out.add_message(1, std::string()); }));
-  for (const std::string& bytes : {std::string("%PDF-1.4 something else"), std::string(100, '\0'), example}) {
+  for (const std::string& bytes : {std::string("\x01 something else"), std::string(100, '\0'), example}) {
     const std::string path = write(folder / "x.tfevents", bytes);
     const auto error = caught<DataLossError>([&] { FileReader{path}; });
     CHECK(error.message().starts_with(path + " is damaged: "));

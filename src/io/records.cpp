@@ -6,8 +6,10 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "io/crc32c.hpp"
+#include "io/known_format.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -68,6 +70,16 @@ void RecordReader::advance(std::size_t count) {
 }
 
 std::nullopt_t RecordReader::stop(Fault fault, std::string_view reason) {
+  // At the start of a file, what it is instead tells more, if there is more than a length that is being written.
+  const std::string_view start(buffer_.data() + at_, filled_ - at_);
+  const Format found = place_ == 0 && start.size() >= length_size
+                           ? format_of(start, std::cmp_equal(start.size(), stream_.most_bytes()))
+                           : Format::unknown;
+  if (found != Format::unknown && found != Format::records) {
+    fault_ = Fault::other;
+    damage_ = detail::join(stream_.name(), " is no TFRecord or event file; it is ", name_of(found));
+    return std::nullopt;
+  }
   fault_ = fault;
   damage_ = detail::join(stream_.name(), reason, " of the record at byte ", place_);
   return std::nullopt;

@@ -23,6 +23,7 @@ class RecordReader {
   /// Why there is no further record.
   enum class Fault {
     none,    ///< it is the end
+    other,   ///< it is a file of another format, as far as is known
     cut,     ///< the stream ends within a record, which may still be being written
     length,  ///< a length contradicts its checksum, so that it is unknown where the next record is
     data,    ///< the data of this record contradict their checksum; `pass_damaged` goes on behind them

@@ -10,6 +10,7 @@
 #include "core/make_tensor.hpp"
 #include "io/arrays/csv_fields.hpp"
 #include "io/gzip.hpp"
+#include "io/known_format.hpp"
 
 namespace tapestry::data {
 namespace {
@@ -198,6 +199,7 @@ Table read_csv(const std::string& path, const CsvOptions& options, Where where) 
   if (options.separator == options.quote)
     throw InvalidArgumentError("The separator and the quote of a CSV file must differ", where);
   const std::string text = read_text(path, where);
+  io::refuse_all_but(io::Format::text, text, path, where);
   const CsvFields fields = split_fields(text, options, path, where);
   for (const auto& [name, type] : options.types) index_of(fields.names, name, where);
   const std::vector<std::string> names = options.columns.empty() ? fields.names : options.columns;

@@ -5,6 +5,7 @@
 
 #include "io/arrays/elements.hpp"
 #include "io/gzip.hpp"
+#include "io/known_format.hpp"
 #include "tapestry/data/arrays.hpp"
 
 namespace tapestry::data {
@@ -41,13 +42,15 @@ std::int64_t size_at(const std::byte* bytes) {
 Tensor read_idx(const std::string& path, Where where) {
   io::InputFile file(path, where);
   std::array<std::byte, 4> magic{};
-  if (file.read(magic) < magic.size()) io::refuse(file, " is not an IDX file: it has fewer than 4 bytes");
+  if (file.read(magic) < magic.size())
+    io::refuse(file, " is not an IDX file: it has fewer than 4 bytes", io::known_as(io::Format::unknown, path));
   const io::FileElements elements = elements_of_code(std::to_integer<int>(magic[2]));
   const int rank = std::to_integer<int>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || elements.size == 0 || rank > Shape::max_rank)
     io::refuse(file, " is not an IDX file: it starts with the bytes ", std::to_integer<int>(magic[0]), ' ',
                std::to_integer<int>(magic[1]), ' ', std::to_integer<int>(magic[2]), ' ', rank,
-               ", but 0, 0, a type (8, 9, 11, 12, 13 or 14) and a rank of at most ", Shape::max_rank, " are due");
+               ", but 0, 0, a type (8, 9, 11, 12, 13 or 14) and a rank of at most ", Shape::max_rank, " are due",
+               io::known_as(io::Format::unknown, path));
 
   std::array<std::byte, 4 * Shape::max_rank> sizes{};
   const std::span given(sizes.data(), static_cast<std::size_t>(rank) * 4);

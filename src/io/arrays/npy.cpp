@@ -8,6 +8,7 @@
 #include "io/arrays/elements.hpp"
 #include "io/file.hpp"
 #include "io/gzip.hpp"
+#include "io/known_format.hpp"
 #include "tapestry/data/arrays.hpp"
 
 namespace tapestry {
@@ -120,7 +121,7 @@ std::string read_text(ByteStream& from, std::size_t size) {
 Header read_header(ByteStream& from) {
   std::string start(magic.size() + 2, '\0');
   if (from.read(std::as_writable_bytes(std::span(start))) < start.size() || !start.starts_with(magic))
-    refuse(from, " is not an NPY file: it does not start with \"\\x93NUMPY\"");
+    refuse(from, " is not an NPY file: it does not start with \"\\x93NUMPY\"", known_as(Format::npy, from.name()));
   const int version = static_cast<unsigned char>(start[magic.size()]);
   if (version < 1 || version > 3)
     throw UnimplementedError(detail::join(from.name(), " is an NPY file of version ", version, ", not of 1 to 3"),

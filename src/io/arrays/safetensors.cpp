@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "io/known_format.hpp"
+
 namespace tapestry::io {
 namespace {
 
@@ -31,14 +33,17 @@ void SafetensorsFile::refuse(const Parts&... parts) const {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, Where where) : file_(path, where) {
   std::array<std::byte, length_size> bytes;
-  if (file_.size() < length_size) refuse(" is not a safetensors file: it has fewer than 8 bytes");
+  if (file_.size() < length_size)
+    refuse(" is not a safetensors file: it has fewer than 8 bytes", known_as(Format::safetensors, path));
   file_.read(0, bytes);
   const std::uint64_t length = length_of(bytes);
   if (length > longest_header || length > static_cast<std::uint64_t>(file_.size() - length_size))
-    refuse(" is not a safetensors file, or it stops early: it claims a header of ", length, " bytes");
+    refuse(" is not a safetensors file, or it stops early: it claims a header of ", length, " bytes",
+           known_as(Format::safetensors, path));
   std::string text(length, '\0');
   file_.read(length_size, std::as_writable_bytes(std::span(text)));
-  if (!text.starts_with('{')) refuse(" is not a safetensors file: its header does not start with {");
+  if (!text.starts_with('{'))
+    refuse(" is not a safetensors file: its header does not start with {", known_as(Format::safetensors, path));
   header_ = parse_safetensors_header(text, file_.name(), where);
   data_ = length_size + length;
   std::sort(header_.entries.begin(), header_.entries.end(),

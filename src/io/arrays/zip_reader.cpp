@@ -7,6 +7,7 @@
 
 #include "io/arrays/zip.hpp"
 #include "io/deflate.hpp"
+#include "io/known_format.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -98,7 +99,8 @@ ZipReader::Directory ZipReader::find_directory() const {
     return starts_with(record, 0x06054b50) && end_size + number(record, 20, 2) == tail - place;
   };
   while (at >= 0 && !is_end(at)) --at;
-  if (at < 0) refuse(" is not a ZIP archive, or it stops early: its directory is missing");
+  if (at < 0)
+    refuse(" is not a ZIP archive, or it stops early: its directory is missing", known_as(Format::zip, file_.name()));
 
   const auto record = std::span<const std::byte>(bytes).subspan(static_cast<std::size_t>(at));
   Directory found{number(record, 16, 4), number(record, 12, 4), number(record, 10, 2), first + at};

@@ -44,9 +44,10 @@ struct FileReader::State {
   /// A file, as far as it has been read.
   struct Part {
     fs::path path;
-    std::int64_t end = 0;  ///< the offset behind its last event
-    std::string damage{};  ///< why no further event follows; "" at the end of the file
-    bool may_grow = true;  ///< whether it may become sound when more is written
+    std::int64_t end = 0;   ///< the offset behind its last event
+    std::string damage{};   ///< why no further event follows; "" at the end of the file
+    bool is_other = false;  ///< whether the damage says what the file is instead
+    bool may_grow = true;   ///< whether it may become sound when more is written
   };
 
   State(const std::string& path, Where call_site) : name(path), where(call_site) {
@@ -55,7 +56,7 @@ struct FileReader::State {
     if (parts.empty())
       throw NotFoundError(detail::join("There is no event file, with 'tfevents' in its name, in ", name), where);
     if (one_file && parts[0].end == 0 && !parts[0].may_grow)
-      throw DataLossError(damage + "; is it an event file?", where);
+      throw DataLossError(parts[0].is_other ? damage : damage + "; is it an event file?", where);
   }
 
   /// Reads what is new in the files, and new files. Returns the number of events.
@@ -95,6 +96,7 @@ struct FileReader::State {
     }
     part.damage = file.size() == 0 ? file.name() + " is empty" : records.damage();
     const auto fault = records.fault();
+    part.is_other = fault == io::RecordReader::Fault::other;
     part.may_grow = fault == io::RecordReader::Fault::none || fault == io::RecordReader::Fault::cut;
     return count;
   }

@@ -2,6 +2,7 @@
 
 #include "dispatch/recorder.hpp"
 #include "io/file.hpp"
+#include "io/known_format.hpp"
 #include "io/onnx/onnx_import.hpp"
 #include "io/onnx/onnx_plugin.hpp"
 #include "io/tensorflow/graph_import.hpp"
@@ -27,7 +28,7 @@ Model load_onnx(const std::string& path, const GraphLimits& limits, Where where)
   Graph().set_limits(limits);  // throws for negative ones
   refuse_saved_model(path);
   const std::string bytes = bytes_of_file(path, limits.bytes, where);
-  refuse_all_but_onnx(bytes, path);
+  refuse_all_but(Format::onnx, bytes, path, where);
   OnnxImport import = naming(
       path, [&] { return import_onnx(decode_onnx(bytes, fs::path(path).parent_path(), limits, where), limits); });
   require_printable(import.graph);

@@ -44,7 +44,8 @@ class OpenFile {
   std::optional<DataLossError> damage() const {
     if (reader_->fault() == io::RecordReader::Fault::none) return {};
     std::string text = reader_->damage();
-    if (begin_ == 0 && reader_->fault() != io::RecordReader::Fault::data)
+    if (begin_ == 0 && reader_->fault() != io::RecordReader::Fault::data &&
+        reader_->fault() != io::RecordReader::Fault::other)
       text += "; is it a TFRecord file of this compression?";
     return DataLossError(text, file_.where());
   }

@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "io/file.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/read_graph.hpp"
@@ -37,7 +38,7 @@ Graph Graph::load(const std::string& path, const GraphLimits& limits, Where wher
     throw InvalidArgumentError(path + " is the folder of a SavedModel; read it with tp::saved_model::load", where);
   const std::string bytes = io::bytes_of_file(path, limits.bytes, where);
   return detail::locating({}, where, [&] {
-    if (!is_text(path)) io::refuse_other_formats(bytes, path);
+    io::refuse_all_but(is_text(path) ? io::Format::graph_text : io::Format::graph, bytes, path, where);
     return io::naming(path,
                       [&] { return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where); });
   });

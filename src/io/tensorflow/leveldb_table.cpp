@@ -10,6 +10,7 @@
 #include <protozero/varint.hpp>
 
 #include "io/crc32c.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/snappy.hpp"
 
 namespace tapestry::io {
@@ -99,10 +100,13 @@ class TableReader {
   }
 
   BlockHandle index_handle() const {
-    if (file_size() < footer_size) refuse(" is no table of LevelDB, or it stops early: it has ", file_size(), " bytes");
+    if (file_size() < footer_size)
+      refuse(" is no table of LevelDB, or it stops early: it has ", file_size(), " bytes",
+             known_as(Format::checkpoint_index, file_.name()));
     const std::string footer = read_bytes(file_size() - footer_size, footer_size);
     if (fixed_number<std::uint64_t>(footer, footer_size - 8) != table_magic)
-      refuse(" is no table of LevelDB, or it stops early: it does not end with the format's number");
+      refuse(" is no table of LevelDB, or it stops early: it does not end with the format's number",
+             known_as(Format::checkpoint_index, file_.name()));
     std::string_view rest = footer;
     take_handle(rest);  // of the block of filters, which nobody needs who reads all
     return take_handle(rest);

@@ -7,6 +7,7 @@
 #include "io/arrays/safetensors.hpp"
 #include "io/arrays/zip.hpp"
 #include "io/file.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "tapestry/data/arrays.hpp"
 #include "tapestry/save.hpp"
@@ -57,6 +58,10 @@ StateDict load_weights(const std::string& path, Where where) {
   if (!fs::is_regular_file(path, error)) {
     const std::string index = io::bundle_index(path).string();
     if (fs::is_regular_file(index, error)) return tensor_bundle::load(path, where);
+    if (fs::exists(fs::path(path) / "saved_model.pb", error))
+      throw InvalidArgumentError(detail::join(path, " is the folder of a SavedModel; its weights are the checkpoint ",
+                                              (fs::path(path) / "variables" / "variables").string()),
+                                 where);
     throw NotFoundError(detail::join("There is neither a file ", path, " nor a checkpoint ", index), where);
   }
   const auto refuse = [&](std::string_view problem) {
@@ -78,8 +83,11 @@ StateDict load_weights(const std::string& path, Where where) {
     case Weights::unknown:
       break;
   }
+  const std::string_view known = io::name_of(io::format_of_file(path));
   throw InvalidArgumentError(
-      path + " holds no weights: it is neither a safetensors file nor an NPZ file, nor a checkpoint's prefix", where);
+      detail::join(path, " holds no weights: it is ",
+                   known.empty() ? "neither a safetensors file nor an NPZ file, nor a checkpoint's prefix" : known),
+      where);
 }
 
 }  // namespace tapestry

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <set>
 #include <unordered_map>
 
+#include "io/known_format.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/inline_functions.hpp"
@@ -17,42 +17,9 @@
 #include "io/tensorflow/split_variants.hpp"
 #include "io/tensorflow/tile_gradients.hpp"
 #include "io/tensorflow/updates.hpp"
-#include "io/wire.hpp"
 
 namespace tapestry::io {
 namespace {
-
-using protozero::pbf_wire_type;
-
-/// The numbers and wire types of the fields of a message; none for bytes that are no message.
-std::set<std::pair<std::uint32_t, pbf_wire_type>> fields_of(std::string_view bytes) {
-  try {
-    std::set<std::pair<std::uint32_t, pbf_wire_type>> fields;
-    WireReader reader(bytes.data(), bytes.size());
-    while (reader.next()) {
-      fields.emplace(reader.tag(), reader.wire_type());
-      reader.skip();
-    }
-    return fields;
-  } catch (const protozero::exception&) {
-    return {};
-  }
-}
-
-/// Whether the bytes begin as a text of protobuf does: "node {", "saved_model_schema_version: 1".
-bool is_text_format(std::string_view bytes) {
-  const std::string_view head = bytes.substr(0, 256);
-  const auto is_printed = [](char c) {
-    return std::isprint(static_cast<unsigned char>(c)) || std::isspace(static_cast<unsigned char>(c));
-  };
-  if (!std::all_of(head.begin(), head.end(), is_printed)) return false;
-  const auto is_of_name = [](char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; };
-  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  const auto* name = std::find_if_not(head.begin(), head.end(), is_space);
-  const auto* end = std::find_if_not(name, head.end(), is_of_name);
-  const auto* next = std::find_if_not(end, head.end(), is_space);
-  return end - name > 1 && next != head.end() && (*next == '{' || *next == ':' || *next == '<');
-}
 
 /// The name as a message may show it: "a\x0ab".
 std::string escaped(std::string_view name) {
@@ -138,39 +105,7 @@ void drop_unknown_hints(GraphDef& file) {
   }
 }
 
-/// The kind of a file, as its bytes tell it, and what reads it; "" for one that is not known.
-std::string_view known_format(std::string_view bytes) {
-  if (is_text_format(bytes))
-    return "a text, such as a GraphDef's; tp::Graph::load reads one from a file whose name ends in .pbtxt";
-  if (bytes.starts_with("PK\3\4")) return "a zip archive, such as NumPy's .npz, Keras's .keras or PyTorch's .pt";
-  if (bytes.starts_with("\x89HDF")) return "an HDF5 file, such as Keras's .h5";
-  if (bytes.starts_with("\x1f\x8b")) return "compressed by gzip";
-  const auto fields = fields_of(bytes);
-  const auto has = [&](std::uint32_t tag, pbf_wire_type type) { return fields.contains({tag, type}); };
-  constexpr auto message = pbf_wire_type::length_delimited, number = pbf_wire_type::varint;
-  if (has(1, number) && has(7, message)) return "an ONNX model; read it with tp::onnx::load";
-  if (has(1, number) && has(2, message)) return "a SavedModel; read its folder with tp::saved_model::load";
-  if (has(1, message) && has(2, message) && (has(3, message) || has(6, message) || has(7, message)))
-    return "a MetaGraphDef (.meta), no GraphDef";
-  if (has(1, message)) return "a GraphDef; read it with tp::Graph::load";
-  return {};
-}
-
-void refuse_format(std::string_view format, const std::string& what) {
-  throw InvalidArgumentError(detail::join(what, what == "The data" ? " are " : " is ", format));
-}
-
 }  // namespace
-
-void refuse_other_formats(std::string_view bytes, const std::string& what) {
-  const std::string_view format = known_format(bytes);
-  if (!format.empty() && !format.starts_with("a GraphDef;")) refuse_format(format, what);
-}
-
-void refuse_all_but_onnx(std::string_view bytes, const std::string& what) {
-  const std::string_view format = known_format(bytes);
-  if (!format.empty() && !format.starts_with("an ONNX model")) refuse_format(format, what);
-}
 
 void require_printable(const GraphDef& file) {
   for (const NodeDef& node : file.nodes) {
@@ -185,7 +120,7 @@ void require_printable(const GraphDef& file) {
 }
 
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const UnevenLists& uneven) {
-  refuse_other_formats(bytes, "The data");
+  if (!bytes.empty()) refuse_all_but(Format::graph, bytes, "The data", {});
   return read_graph(decode(bytes, limits), limits, uneven);
 }
 

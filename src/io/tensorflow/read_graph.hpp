@@ -4,17 +4,10 @@
 
 namespace tapestry::io {
 
-/// Throws InvalidArgumentError for data of another format that is known, with what reads it. `what`: the name of the
-/// file, "model.pb", or "The data".
-void refuse_other_formats(std::string_view bytes, const std::string& what);
-
-/// The same for data that are to be an ONNX model.
-TAPESTRY_API void refuse_all_but_onnx(std::string_view bytes, const std::string& what);
-
 /// Throws InvalidArgumentError for a name with control characters, which no message may quote.
 TAPESTRY_API void require_printable(const GraphDef& file);
 
-/// The graph of a .pb file, without calls of functions. Throws what `refuse_other_formats`, `decode` and
+/// The graph of a .pb file, without calls of functions. Throws what `refuse_all_but`, `decode` and
 /// `inline_functions` throw, and InvalidArgumentError for a name with control characters. `uneven`: see
 /// `split_variants`.
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const UnevenLists& uneven = {});

@@ -7,6 +7,7 @@
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "io/file.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/meta_graph.hpp"
@@ -35,12 +36,16 @@ std::string read_model_file(const fs::path& folder, std::int64_t most_bytes, Whe
   std::error_code error;
   if (fs::is_regular_file(folder, error))
     throw InvalidArgumentError(
-        detail::join(folder.string(), " is a file; a SavedModel is a folder, with a file saved_model.pb"), where);
+        detail::join(folder.string(), " is a file; a SavedModel is a folder, with a file saved_model.pb",
+                     io::known_as(io::Format::unknown, folder)),
+        where);
   const fs::path path = folder / "saved_model.pb";
   if (!fs::exists(path, error) && fs::exists(folder / "saved_model.pbtxt", error))
     throw UnimplementedError(
         detail::join(folder.string(), " has a saved_model.pbtxt, which is not read: save it as saved_model.pb"), where);
-  return io::bytes_of_file(path, most_bytes, where);
+  std::string bytes = io::bytes_of_file(path, most_bytes, where);
+  io::refuse_all_but(io::Format::saved_model, bytes, path.string(), where);
+  return bytes;
 }
 
 io::MetaGraph choose(const std::vector<io::MetaGraph>& graphs, const LoadOptions& options, const std::string& folder) {

@@ -10,6 +10,7 @@
 
 #include "core/make_tensor.hpp"
 #include "io/crc32c.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/leveldb_table.hpp"
 #include "tapestry/tensor_bundle.hpp"
 
@@ -151,7 +152,13 @@ void TensorBundle::refuse(const Parts&... parts) const {
 
 TensorBundle::TensorBundle(const fs::path& prefix, Where where) : prefix_(prefix), where_(where) {
   std::map<std::string, BundleEntry> found;
-  read_table(SourceFile(bundle_index(prefix), where), [&](std::string_view key, std::string_view value) {
+  const fs::path index = bundle_index(prefix);
+  std::error_code error;
+  if (!fs::exists(index, error) && fs::is_regular_file(prefix, error))
+    throw NotFoundError(detail::join("There is no checkpoint ", index.string(), "; ", prefix.string(), " is a file",
+                                     known_as(Format::unknown, prefix)),
+                        where);
+  read_table(SourceFile(index, where), [&](std::string_view key, std::string_view value) {
     if (key.empty()) {
       read_header(value);
     } else {
