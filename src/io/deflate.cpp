@@ -88,7 +88,7 @@ std::size_t Inflater::read(std::span<std::byte> bytes) {
     } else if (result != Z_OK && done > 0) {
       break;  // zlib says the same to the next call
     } else if (result != Z_OK) {
-      refuse(packed_, " is damaged: ", state.msg ? state.msg : "its packed data make no sense");
+      refuse(packed_, " is damaged: its packed data make no sense");
     }
   }
   return done;

@@ -38,14 +38,13 @@ std::size_t InputFile::read(std::span<std::byte> bytes) {
     const int count = gzread(handle(file_.get()), bytes.data() + total, room);
     // zlib reports data that stop early only after it has returned all of them.
     int code = Z_OK;
-    std::string reason = gzerror(handle(file_.get()), &code);
-    if (count < 0 || code == Z_BUF_ERROR) {
-      const std::string name = path_.string() + ": ";
-      if (reason.starts_with(name)) reason.erase(0, name.size());
+    gzerror(handle(file_.get()), &code);
+    if (count < 0 || code == Z_BUF_ERROR)
       throw DataLossError(
-          detail::join(path_.string(), " is damaged: ", code == Z_BUF_ERROR ? "its packed data stop early" : reason),
+          code == Z_ERRNO ? detail::join("Cannot read ", path_.string(), ": ", std::generic_category().message(errno))
+                          : detail::join(path_.string(), " is damaged: its packed data ",
+                                         code == Z_BUF_ERROR ? "stop early" : "make no sense"),
           where_);
-    }
     if (count == 0) break;
     total += count;
   }

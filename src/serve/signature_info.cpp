@@ -145,8 +145,8 @@ std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path
         });
       });
     });
-  } catch (const protozero::exception& error) {
-    throw DataLossError(path.string() + " is damaged: " + error.what());
+  } catch (const protozero::exception&) {
+    throw DataLossError(path.string() + " is no SavedModel, or damaged");
   }
   if (!signatures) throw NotFoundError(path.string() + " has no graph with the tag \"serve\"");
   return *signatures;

@@ -135,8 +135,8 @@ void TextModel::load_numbered(const fs::path& folder) {
                     }));
       return true;
     });
-  } catch (const protozero::exception& error) {
-    throw DataLossError((folder / "saved_model.pb").string() + " is damaged: " + error.what());
+  } catch (const protozero::exception&) {
+    throw DataLossError((folder / "saved_model.pb").string() + " is no SavedModel, or damaged");
   }
   if (!numbered) throw DataLossError((folder / "saved_model.pb").string() + " has no graph");
   // Only files can be loaded.

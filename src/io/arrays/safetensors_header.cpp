@@ -127,8 +127,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
   try {
     const json rest = json::parse(text, std::ref(reader));
     if (!rest.is_object()) throw DataLossError(file + " has a header that is no table of tensors", where);
-  } catch (const json::exception& error) {
-    throw DataLossError(detail::join(file, " has a header that is not JSON: ", error.what()), where);
+  } catch (const json::parse_error& error) {
+    throw DataLossError(detail::join(file, " has a header that is not JSON, from its byte ", error.byte, " on"), where);
+  } catch (const json::exception&) {
+    throw DataLossError(file + " has a header that is not JSON", where);
   }
   return reader.take();
 }

@@ -307,11 +307,8 @@ class ModelReader {
 
 OnnxModelDef decode_onnx(std::string_view bytes, const std::filesystem::path& folder, const GraphLimits& limits,
                          Where where) {
-  try {
-    return ModelReader(folder, limits, where).model(WireReader(bytes.data(), bytes.size()));
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join("The data are no ONNX model: ", error.what()));
-  }
+  return decoding("The data are no ONNX model, or damaged",
+                  [&] { return ModelReader(folder, limits, where).model(WireReader(bytes.data(), bytes.size())); });
 }
 
 }  // namespace tapestry::io

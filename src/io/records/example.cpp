@@ -104,8 +104,8 @@ template <class F>
 void read_message(const Record& record, std::string_view message, Where where, F read) {
   try {
     read(WireReader(record.bytes));
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join(io::place_of(record), " is no ", message, ": ", error.what()), where);
+  } catch (const protozero::exception&) {
+    throw DataLossError(detail::join(io::place_of(record), " is no ", message, ", or damaged"), where);
   }
 }
 

@@ -263,8 +263,8 @@ Features parse(const State& state, std::span<const Record> records) {
   for (const Record& record : records) {
     try {
       append_row(state, record, finder, columns);
-    } catch (const protozero::exception& error) {
-      throw DataLossError(detail::join(io::place_of(record), " is no tf.Example: ", error.what()), state.where);
+    } catch (const protozero::exception&) {
+      throw DataLossError(detail::join(io::place_of(record), " is no tf.Example, or damaged"), state.where);
     }
   }
   Features made;
