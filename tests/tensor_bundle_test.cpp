@@ -192,8 +192,7 @@ TEST_CASE("tensor_bundle: TensorFlow's checkpoints give TensorFlow's numbers") {
 }
 
 TEST_CASE("tensor_bundle: a tensor that no dtype can hold does not hide the others") {
-  TAPESTRY_REFUSED(UnimplementedError, "tensor complex has the type DT_COMPLEX64, which no dtype can hold",
-                   tensor_bundle::load(golden("lacking")));
+  CHECK(same_bits(tensor_bundle::load(golden("lacking")), {{"w", ones({2})}}));
   const io::TensorBundle bundle(golden("lacking"), {});
   CHECK(bundle.entries().size() == 5);
   CHECK(bundle.entries().at("text").stored.sizes == std::vector<std::int64_t>{2});

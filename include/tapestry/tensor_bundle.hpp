@@ -21,13 +21,12 @@ namespace tapestry::tensor_bundle {
 ///
 /// The names are the file's: "dense/kernel" and "dense/kernel/Adam" in TensorFlow 1, and paths of attributes, as above,
 /// in TensorFlow 2. An element type that tensors do not have becomes the next wider one that holds all its values:
-/// int32 for int8, int16 and uint16, and int64 for uint32. Left out are the texts in which TensorFlow notes how its
-/// Python objects belong together, "_CHECKPOINTABLE_OBJECT_GRAPH" and those that end in
-/// ".ATTRIBUTES/OBJECT_CONFIG_JSON".
+/// int32 for int8, int16 and uint16, and int64 for uint32. Left out is what tensors cannot hold: texts, such as those
+/// in which TensorFlow notes how its Python objects belong together, complex numbers, uint64, more than 8 dimensions.
 ///
 /// Throws NotFoundError when one of the files does not exist; DataLossError when one is damaged, truncated or
-/// inconsistent, which checksums tell; UnimplementedError, with the tensor's name, when tensors cannot have the element
-/// type (other texts, complex numbers, uint64) or the number of dimensions, and for big-endian checkpoints.
+/// inconsistent, which checksums tell; UnimplementedError, with a tensor's name, when tensors can hold none of them but
+/// TensorFlow's own texts, and for big-endian checkpoints.
 TAPESTRY_API StateDict load(const std::string& prefix, Where where = Where::here());
 
 /// Writes a checkpoint of TensorFlow's (V2): `prefix`.index and `prefix`.data-00000-of-00001. The folder is created if

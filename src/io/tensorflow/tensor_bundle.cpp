@@ -289,8 +289,15 @@ Tensor TensorBundle::read(const std::string& name) const {
 
 StateDict TensorBundle::read_all() const {
   StateDict tensors;
-  for (const auto& [name, entry] : entries_)
-    if (!is_object_graph(name, entry.stored)) tensors.emplace(name, read(name));
+  const std::string* left_out = nullptr;
+  for (const auto& [name, entry] : entries_) {
+    if (is_object_graph(name, entry.stored)) continue;
+    if (bundle_elements(entry.stored.type).dtype == DType::unknown || entry.stored.sizes.size() > Shape::max_rank)
+      left_out = &name;
+    else
+      tensors.emplace(name, read(name));
+  }
+  if (tensors.empty() && left_out) read(*left_out);  // throws, and says why
   return tensors;
 }
 

@@ -38,7 +38,8 @@ class TensorBundle {
   /// Throws NotFoundError when there is no such tensor, or no shard; DataLossError when the shard stops early or does
   /// not have the checksum; UnimplementedError when tensors cannot have the element type or the number of dimensions.
   Tensor read(const std::string& name) const;
-  /// Reads all tensors but the texts in which TensorFlow keeps the structure of its Python objects.
+  /// Reads all tensors that `read` can read. Throws what it throws where there are only others, but for the texts in
+  /// which TensorFlow keeps the structure of its Python objects.
   StateDict read_all() const;
 
  private:
