@@ -463,4 +463,94 @@ TEST_CASE("a model that changes rows of a Variable is saved with what its functi
   check_same(again(Feeds{{"x", tensor<float>({7})}})[0], tensor<float>({1, 7}));
 }
 
+namespace {
+
+/// Variables w = [1, 1, ...] and its slot s = [0.1, 0.1, ...] of six rows with one column, and constants for an update.
+std::string rows_to_update(bool is_resource, const std::string& indices, const std::string& gradient) {
+  const std::string six = "dim { size: 6 } dim { size: 1 }", type = t_float + attr("dtype", "type: DT_FLOAT");
+  std::string text = variable_nodes("w", "DT_FLOAT", six, "float_val: 1", is_resource) +
+                     variable_nodes("s", "DT_FLOAT", six, "float_val: 0.1", is_resource);
+  for (const std::string name : {"w", "s"})
+    text += node(name + "/value", is_resource ? "ReadVariableOp" : "Identity", {name}, type);
+  return text + constant_node("rows", "DT_INT32", "tensor_shape { dim { size: 4 } } " + indices) +
+         constant_node("g", "DT_FLOAT", "tensor_shape { dim { size: 4 } dim { size: 1 } } " + gradient) +
+         constant_node("all", "DT_FLOAT", "tensor_shape {" + six + "} float_val: 2") + float_node("rate", "0.1") +
+         float_node("small", "0.01") + float_node("momentum", "0.9");
+}
+
+const std::string one_to_four = "float_val: 1 float_val: 2 float_val: 3 float_val: 4";
+
+/// What a run of the node "update" makes of w and s, and the same after the graph was written and read again.
+void check_update(const std::string& text, const std::vector<double>& w, const std::vector<double>& s) {
+  const Graph graph = read(text);
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    session.run({"w/Assign", "s/Assign"});
+    session.run("update");
+    check_values(session.run("w/value:0"), w, 1e-6);
+    check_values(session.run("s/value:0"), s, 1e-6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Adagrad leaves its slot where the node says so") {
+  const std::vector<double> slot(6, 0.1);
+  const std::string index = t_float + attr("Tindices", "type: DT_INT32"), fixed = attr("update_slots", "b: false");
+  for (const std::string prefix : {"Resource", ""}) {
+    CAPTURE(prefix);
+    const std::string rows =
+        rows_to_update(!prefix.empty(), "int_val: 0 int_val: 2 int_val: 3 int_val: 5", one_to_four);
+    check_update(rows + node("update", prefix + "ApplyAdagradV2", {"w", "s", "rate", "small", "all"}, t_float + fixed),
+                 std::vector<double>(6, 0.38693136), slot);
+    check_update(
+        rows + node("update", prefix + "SparseApplyAdagradV2", {"w", "s", "rate", "small", "g", "rows"}, index + fixed),
+        {0.6934657, 1, 0.38693136, 0.08039701, 1, -0.22613728}, slot);
+    check_update(rows + node("update", prefix + "SparseApplyAdagrad", {"w", "s", "rate", "g", "rows"}, index + fixed),
+                 {0.6837722, 1, 0.36754447, 0.05131668, 1, -0.26491106}, slot);
+  }
+}
+
+TEST_CASE("rows of one index are added up before an update") {
+  const std::string index = t_float + attr("Tindices", "type: DT_INT32");
+  const std::string rows = rows_to_update(true, "int_val: 1 int_val: 4 int_val: 1 int_val: 5", one_to_four);
+  check_update(
+      rows + node("update", "ResourceSparseApplyKerasMomentum", {"w", "s", "rate", "g", "rows", "momentum"}, index),
+      {1, 0.69, 1, 1, 0.89, 0.69}, {0.1, -0.31, 0.1, 0.1, -0.11, -0.31});
+  // Of several rows for one index TensorFlow takes any one.
+  check_update(
+      rows + node("update", "ResourceScatterUpdate", {"w", "rows", "g"}, index + attr("dtype", "type: DT_FLOAT")),
+      {1, 2, 1, 1, 2, 4}, std::vector<double>(6, 0.1));
+}
+
+TEST_CASE("a change that Tapestry lacks is written again as it is, and only its run is refused") {
+  const std::string powers = float_node("power1", "0.9") + float_node("power2", "0.99");
+  const std::string index = t_float + attr("Tindices", "type: DT_INT32");
+  for (const std::string prefix : {"Resource", ""}) {
+    CAPTURE(prefix);
+    const std::string spec =
+        attr("shape", "shape { dim { size: 6 } dim { size: 1 } }") + attr("dtype", "type: DT_FLOAT");
+    const Graph graph =
+        read(rows_to_update(!prefix.empty(), "int_val: 1", one_to_four) + powers +
+             node("v", prefix.empty() ? "VariableV2" : "VarHandleOp", {}, spec) +
+             node("adam", prefix + "ApplyAdam",
+                  {"w", "s", "v", "power1", "power2", "rate", "momentum", "momentum", "small", "all"},
+                  t_float + attr("use_nesterov", "b: true")) +
+             constant_node("places", "DT_INT32", "tensor_shape { dim { size: 4 } dim { size: 1 } } int_val: 1") +
+             node("scatter", prefix + "ScatterNdAdd", {"w", "places", "g"},
+                  index + attr("bad_indices_policy", "s: 'IGNORE'")));
+    const std::string written =
+        graph.as_graph_def({.variables = prefix.empty() ? VariableStyle::reference : VariableStyle::resource});
+    for (const std::string name : {"adam", "scatter"}) {
+      CHECK_THROWS_AS(Session(graph).run(name), UnimplementedError);
+      CHECK(def_of(written, name).op.starts_with(prefix));
+      CHECK(def_of(written, name).inputs[0] == "w");
+    }
+    CHECK(std::get<bool>(def_of(written, "adam").attrs.at("use_nesterov")));
+    const Session session(graph);
+    session.run({"w/Assign"});
+    CHECK(session.run("w/value:0").shape() == Shape{6, 1});
+  }
+}
+
 }  // namespace tapestry::test::foreign_variables_test

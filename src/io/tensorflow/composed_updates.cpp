@@ -15,13 +15,13 @@
 namespace tapestry::io {
 namespace {
 
-/// The value of a Variable after some of its rows have changed.
-Tensor with_rows(const UpdateCall& call, const Variable& variable, Assign kind, const Tensor& value) {
-  const Tensor whole = call.graph.read(variable, call.where);
-  if (kind == Assign::subtract) return scatter_add(whole, call.rows, -value);
-  const Tensor one = detail::make_scalar(1, variable.dtype());
-  const Tensor changed = scatter_add(zeros_like(whole), call.rows, broadcast_like(one, value));
-  return scatter_add(where(changed > 0, 0, whole), call.rows, value);
+/// The value of a Variable after some of its rows have changed: the mean of the rows of an index that comes twice.
+Tensor with_rows(const Tensor& whole, const Tensor& indices, const Tensor& rows, Assign kind) {
+  const Tensor nothing = zeros_like(whole), one = detail::make_scalar(1, whole.dtype());
+  const Tensor counts = scatter_add(nothing, indices, broadcast_like(one, rows));
+  const Tensor sums = scatter_add(nothing, indices, rows), divisor = maximum(counts, 1);
+  const Tensor mean = is_floating(whole.dtype()) ? sums / divisor : floor_divide(sums, divisor);
+  return kind == Assign::subtract ? whole - mean : where(counts > 0, mean, whole);
 }
 
 /// Changes the Variable of an input after the operations that have changed others.
@@ -31,7 +31,7 @@ Operation assign(const UpdateCall& call, std::size_t input, Assign kind, const T
   if (!after.empty()) wait.emplace(after);  // an empty list would leave the scope around
   const Variable& variable = *call.variables[input];
   const Tensor handle = call.graph.variable_entry(variable, call.where).handle;
-  const Tensor whole = call.rows ? with_rows(call, variable, kind, value) : value;
+  const Tensor whole = call.rows ? with_rows(call.graph.read(variable, call.where), call.rows, value, kind) : value;
   const Op& op = assign_op(call.rows ? Assign::set : kind);
   return detail::operation_of(call.graph.add_in_scopes(
       Call(op, {handle, whole}, variable_attrs({variable}), call.where, call.node.def().name), {}));
@@ -45,14 +45,18 @@ Tensor number(const UpdateCall& call, std::size_t input) {
   return value;
 }
 
-void add_adagrad(const UpdateCall& call) {
-  const Tensor gradient = call.inputs[3];
+/// `epsilon`: the number of its input.
+void add_adagrad_with(const UpdateCall& call, std::optional<std::size_t> epsilon) {
+  const Tensor gradient = call.inputs.back();
   const bool updates_slots = call.node.attr_or<bool>("update_slots", true);
   const Tensor sum = updates_slots ? call.inputs[1] + square(gradient) : call.inputs[1];
   std::vector<Operation> slots;
   if (updates_slots) slots.push_back(assign(call, 1, Assign::set, sum));
-  assign(call, 0, Assign::subtract, number(call, 2) * gradient * rsqrt(sum), slots);
+  const Tensor slope = epsilon ? 1.0 / (sqrt(sum) + number(call, *epsilon)) : rsqrt(sum);
+  assign(call, 0, Assign::subtract, number(call, 2) * gradient * slope, slots);
 }
+void add_adagrad(const UpdateCall& call) { add_adagrad_with(call, {}); }
+void add_adagrad_v2(const UpdateCall& call) { add_adagrad_with(call, 3); }
 
 void add_centered_rmsprop(const UpdateCall& call) {
   const Tensor &mean = call.inputs[1], &square_mean = call.inputs[2], &velocity = call.inputs[3];
@@ -189,10 +193,7 @@ void add_rows(const UpdateCall& call) { assign(call, 0, Assign::set, call.inputs
 
 /// TensorFlow leaves open which of several rows for one index is taken. Here it is their mean.
 void add_scatter_update(const UpdateCall& call) {
-  const Tensor &value = call.inputs[0], &indices = call.inputs[1], rows = rows_of(call);
-  const Tensor counts = scatter_add(zeros_like(value), indices, ones_like(rows)),
-               sums = scatter_add(zeros_like(value), indices, rows);
-  assign(call, 0, Assign::set, where(greater(counts, 0.0), sums / maximum(counts, 1.0), value));
+  assign(call, 0, Assign::set, with_rows(call.inputs[0], call.inputs[1], rows_of(call), Assign::set));
 }
 
 /// The result, shaped like `x`, of an op of TensorFlow's that has no Variable. If sizes are not known, it is a node
@@ -242,6 +243,7 @@ std::string kind_of(const UpdateCall& call, std::string_view before) {
 
 /// Updates by coordinates are those of a tensor.
 void add_scatter_nd(const UpdateCall& call) {
+  require_checked_indices(call.node);
   const std::string op = "TensorScatter" + kind_of(call, "ScatterNd");
   assign(call, 0, Assign::set, result_of(call, op, call.inputs, call.inputs[0]));
 }
@@ -266,6 +268,10 @@ void add_scatter_combined(const UpdateCall& call) {
 
 constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyAdagrad", "ApplyAdagrad", 2, 4, add_adagrad},
+    // With update_slots: those of UpdateRule.
+    {"ResourceApplyAdagradV2", "ApplyAdagradV2", 2, 5, add_adagrad_v2},
+    {"ResourceSparseApplyAdagrad", "SparseApplyAdagrad", 2, 5, add_adagrad, 4},
+    {"ResourceSparseApplyAdagradV2", "SparseApplyAdagradV2", 2, 6, add_adagrad_v2, 5},
     {"ResourceApplyCenteredRMSProp", "ApplyCenteredRMSProp", 4, 9, add_centered_rmsprop},
     {"ResourceApplyAdadelta", "ApplyAdadelta", 3, 7, add_adadelta},
     {"ResourceApplyFtrl", "ApplyFtrl", 3, 8, add_ftrl},

@@ -18,6 +18,7 @@ const UpdateRule* update_rule(const NodeReader& reader) {
     const UpdateRule* rule = update_rule_of(*op);
     return rule && (rule->resource == def.op || rule->reference == def.op) ? rule : nullptr;
   }
+  if (!reader.attr_or<bool>("update_slots", true)) return nullptr;  // a composed update reads it
   for (const UpdateRule& each : update_rules())
     if ((each.resource == def.op || each.reference == def.op) && !each.has(UpdateRule::Part::difference) &&
         each.nesterov == reader.attr_or<bool>("use_nesterov", false))

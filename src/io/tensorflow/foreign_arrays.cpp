@@ -195,6 +195,7 @@ Tensors read_space_to_batch(const ForeignNode& n) {
 }
 
 Tensors read_scatter(const ForeignNode& n) {
+  require_checked_indices(n.node);
   return n.composed([&] {
     const Tensor like = shape_only(n, n.shape(2), n.in(1).dtype());
     return make_op(*rule_of("ScatterNd"), n.node, {n.in(0), n.in(1), like}, {}, n.where, "ScatterNd")[0];
@@ -267,6 +268,7 @@ Tensors read_reverse_sequence(const ForeignNode& n) {
 /// Adds to the elements at given coordinates, or subtracts from them.
 Tensors read_scatter_into(const ForeignNode& n) {
   const bool subtract = n.node.def().op == "TensorScatterSub";
+  require_checked_indices(n.node);
   if (n.in(0).dtype() != n.in(2).dtype()) n.node.refuse("its inputs have several types");
   return n.composed(
       [&] { return tensor_scatter_nd_add(n.in(0), n.in(1), subtract ? negative(n.in(2)) : Tensor(n.in(2))); });

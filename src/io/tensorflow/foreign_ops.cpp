@@ -121,6 +121,12 @@ void lack(const ForeignNode& n, std::string_view what) {
       detail::join("Node '", n.name(), "' (op: '", n.node.def().op, "'): Tapestry lacks its ", what));
 }
 
+void require_checked_indices(const NodeReader& node) {
+  if (node.attr_or<std::string>("bad_indices_policy", "") == "IGNORE")
+    throw UnimplementedError(detail::join("Node '", node.def().name, "' (op: '", node.def().op,
+                                          "'): Tapestry lacks its 'bad_indices_policy'"));
+}
+
 void require_nhwc(const ForeignNode& n) {
   if (n.node.attr_or<std::string>("data_format", "NHWC") != "NHWC") lack(n, "'data_format'");
 }

@@ -73,6 +73,8 @@ Specs specs_like_first(const NodeReader& reader, const Tensors& inputs);
 // ---- Checks
 
 [[noreturn]] void lack(const ForeignNode& n, std::string_view what);
+/// Throws UnimplementedError for a scatter op that is to leave out indices behind the end.
+void require_checked_indices(const NodeReader& node);
 void require_nhwc(const ForeignNode& n);
 void require_images(const ForeignNode& n);
 void require_rank(const ForeignNode& n, std::size_t input, int rank);

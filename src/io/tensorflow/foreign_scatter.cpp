@@ -209,6 +209,7 @@ Tensor updated(const ForeignNode& n, const Rows& rows) {
 }
 
 Tensors read_scatter_update(const ForeignNode& n) {
+  require_checked_indices(n.node);
   const Tensor& x = n.in(0);
   if (x.dtype() != n.in(2).dtype()) n.node.refuse("its inputs have several types");
   const std::string& op = n.node.def().op;

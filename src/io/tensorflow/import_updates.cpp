@@ -111,6 +111,10 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
   }
   check_slots(reader, variables);
   const NameScope scope(entry.def->name + "/_/", where_);
+  // TensorFlow's optimizers add up the rows of one index before, by Unique. The gradient comes before the indices.
+  if (const std::size_t g = update.indices > update.variables ? update.indices - 1 : 0;
+      g > 0 && !entry.inputs[update.indices].node->op.starts_with("Unique"))
+    call.inputs[g] = gather(scatter_add(zeros_like(call.inputs[0]), call.rows, call.inputs[g]), call.rows);
   for (std::size_t i = 0; bool(call.rows) && i < update.variables; ++i)
     call.inputs[i] = gather(call.inputs[i], call.rows);
   update.add(call);
@@ -144,8 +148,6 @@ void Importer::check_row_update(const NodeReader& reader, const std::vector<Vari
   if (!is_floating(variables[0].dtype()) || variables[0].dtype() != rows.dtype() || !can_be(rows.shape(), shape) ||
       (indices.shape().has_rank() && indices.rank() != 1) || (indices.dtype() != int32 && indices.dtype() != int64))
     reader.refuse("the Variables, their slots, the indices and the rows of the gradient do not fit");
-  if (!reader.attr_or<bool>("update_slots", true))
-    reader.refuse("Tapestry lacks updates that leave the slots as they are");
 }
 
 void Importer::take_summands(Source& rows, Source& indices) {

@@ -90,7 +90,10 @@ bool is_computed(const Node& rate) {
 
 const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
 
-bool is_update(const Node& node) { return update_rule_of(node.type()) != nullptr; }
+bool is_update(const Node& node) {
+  // A node that is kept as it is may have the name of an op of ours, too, such as Adam's with Nesterov's momentum.
+  return node.attrs().find("variables") && update_rule_of(node.type());
+}
 
 const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("variables")->front(); }
 
