@@ -1,6 +1,7 @@
 #include "tapestry/ops/linalg.hpp"
 
 #include "backend/views.hpp"
+#include "core/lack_refusal.hpp"
 #include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -125,7 +126,10 @@ TAPESTRY_OP(band_part_op){{
     .name = "MatrixBandPart",
     .attrs = {{"num_lower", AttrKind::number}, {"num_upper", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
-      require_rank_at_least(call.input(0), 2);
+      // TensorFlow reads a file with such a node; only its run fails.
+      if (rank_of(call.input(0)) < 2)
+        throw LackRefusal(detail::join("Shape must be at least rank 2 but is rank ", rank_of(call.input(0)), ": ",
+                                       call.input(0).shape()));
       return {call.input(0).spec()};
     },
     .forward =

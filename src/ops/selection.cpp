@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
 #include "ops/lengths.hpp"
 #include "ops/support.hpp"
@@ -101,8 +102,9 @@ TAPESTRY_OP(unique_op){{
     .name = "UniqueWithCounts",
     .attrs = {{"out_idx", AttrKind::type, optional}},
     .infer = [](const Call& call) -> Specs {
+      // TensorFlow reads a file with such a node, and with an axis it computes it.
       if (call.input(0).rank() != 1)
-        throw InvalidArgumentError(detail::join("unique expects a 1D vector, not ", call.input(0).shape()));
+        throw LackRefusal(detail::join("unique expects a 1D vector, not ", call.input(0).shape()));
       const DType index = index_type(call);
       if (index != int32 && index != int64)
         throw InvalidArgumentError(detail::join("out_idx must be int32 or int64, not ", to_string(index)));

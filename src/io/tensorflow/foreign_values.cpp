@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "core/lack_refusal.hpp"
@@ -167,20 +167,31 @@ Tensors read_unique(const ForeignNode& n) {
   });
 }
 
+/// The places of the elements of one list that another lacks.
+template <class T>
+std::vector<std::int64_t> places_without(const Tensor& list, const Tensor& others) {
+  const std::vector<T> elements = list.to_vector<T>(), left_out = others.to_vector<T>();
+  const std::unordered_set<T> without(left_out.begin(), left_out.end());
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    if (!without.contains(elements[i])) places.push_back(static_cast<std::int64_t>(i));
+  return places;
+}
+
 /// The elements of one list that another lacks, and their places.
 Tensors read_list_difference(const ForeignNode& n) {
-  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
-    if (const DType dtype = n.node.constant(i).dtype(); dtype != int32 && dtype != int64)
-      throw LackRefusal(detail::join("its input ", i, " is ", to_string(dtype), ", where whole numbers are due"));
-  const std::vector<std::int64_t> list = n.numbers(0), others = n.numbers(1);
-  const std::set<std::int64_t> without(others.begin(), others.end());
-  std::vector<std::int64_t> rest, places;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (without.contains(list[i])) continue;
-    rest.push_back(list[i]);
-    places.push_back(static_cast<std::int64_t>(i));
-  }
-  return constant_nodes(n, {vector_of(rest, n.node.constant(0).dtype()), vector_of(places, index_type(n))});
+  const Tensor list = n.node.constant(0), others = n.node.constant(1);
+  if (list.rank() != 1 || others.rank() != 1 || list.dtype() != others.dtype())
+    throw LackRefusal(detail::join("its lists are ", to_string(list.dtype()), list.shape(), " and ",
+                                   to_string(others.dtype()), others.shape()));
+  const Tensor places = vector_of(
+      is_floating(list.dtype()) ? places_without<double>(list, others) : places_without<std::int64_t>(list, others),
+      index_type(n));
+  const Tensor rest = [&] {
+    const ExecuteNow now;
+    return gather(list, places);
+  }();
+  return constant_nodes(n, {rest, places});
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 
-#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
@@ -96,13 +95,11 @@ bool is_random(const std::string& op) {
 }
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
-/// Whether TensorFlow's op takes values of any type where ours takes whole numbers.
-bool takes_any_type(const std::string& op) { return op == "ListDiff"; }
 /// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
          op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("ImageProjective") ||
-         op.starts_with("NonMaxSuppression") || op == "CombinedNonMaxSuppression";
+         op.starts_with("NonMaxSuppression") || op == "CombinedNonMaxSuppression" || op == "ListDiff";
 }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
@@ -423,10 +420,8 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
   for (const std::size_t each : value_inputs(reader)) {
     const Tensor& input = inputs[each];
     if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op) && !is_other_op(def.op)) {
-      const std::string problem = detail::join("its input ", each, ", '", input.name(), "', is ",
-                                               to_string(input.dtype()), ", where whole numbers are due");
-      if (takes_any_type(def.op)) throw LackRefusal(problem);
-      reader.refuse(problem);
+      reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
+                                 ", where whole numbers are due"));
     }
     awaited.push_back(each);
   }
