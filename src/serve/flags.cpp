@@ -164,6 +164,11 @@ struct Flag {
     if (port > 65535) throw InvalidArgumentError(name + ": ports end at 65535");
     return static_cast<int>(port);
   }
+  /// Of a file. Nothing would mean that the flag was not given, and that nothing is encrypted.
+  const std::string& path() const {
+    if (value.empty()) throw InvalidArgumentError(name + " needs a file");
+    return value;
+  }
   bool yes() const {
     if (!has_value || value == "true" || value == "1") return true;
     if (value == "false" || value == "0") return false;
@@ -222,8 +227,11 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw NotFoundError("Cannot read the file " + path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  try {
+    if (file) return {std::istreambuf_iterator<char>(file), {}};
+  } catch (const std::ios_base::failure&) {  // a folder can be opened, but not read
+  }
+  throw NotFoundError("Cannot read the file " + path);
 }
 
 std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name, Notes* notes) {
@@ -292,8 +300,13 @@ detail::TlsKeys parse_ssl(std::string_view text, const std::string& name) {
   }
   if (keys.key.empty() || keys.certificate.empty())
     throw InvalidArgumentError(name + " needs server_key and server_cert");
+  detail::require_pem(keys.key, "PRIVATE KEY", name + ": server_key");
+  detail::require_pem(keys.certificate, "CERTIFICATE", name + ": server_cert");
   if (verifies && authority.empty()) throw InvalidArgumentError(name + ": client_verify needs custom_ca");
-  if (verifies) keys.authority = authority;
+  if (verifies) {
+    detail::require_pem(authority, "CERTIFICATE", name + ": custom_ca");
+    keys.authority = authority;
+  }
   return keys;
 }
 
@@ -348,11 +361,11 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.http.token = first_line(read_file(flag.value));
       if (flags.http.token.empty()) throw InvalidArgumentError("The first line of " + flag.value + " is empty");
     } else if (flag.name == "--ssl_certificate") {
-      flags.http.certificate = flag.value;
+      flags.http.certificate = flag.path();
     } else if (flag.name == "--ssl_key") {
-      flags.http.key = flag.value;
+      flags.http.key = flag.path();
     } else if (flag.name == "--ssl_config_file") {
-      ssl_file = flag.value;
+      ssl_file = flag.path();
     } else if (flag.name == "--max_runs_per_model") {
       flags.most_runs = static_cast<std::size_t>(flag.number(1));
     } else if (flag.name == "--allow_version_labels_for_unavailable_models") {
@@ -397,6 +410,8 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     } else if (!flags.http.certificate.empty()) {
       flags.grpc->tls = {
           .certificate = read_file(flags.http.certificate), .key = read_file(flags.http.key), .authority = {}};
+      detail::require_pem(flags.grpc->tls.certificate, "CERTIFICATE", flags.http.certificate);
+      detail::require_pem(flags.grpc->tls.key, "PRIVATE KEY", flags.http.key);
     }
   }
   return flags;

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
 #include <doctest/doctest.h>
 
 #include "../environment.hpp"
+#include "../temporary_folder.hpp"
 #include "tapestry/tapestry.hpp"
 
 using namespace tapestry;
@@ -236,6 +239,45 @@ TEST_CASE("certificates that are right, wrong and absent") {
   says(message_of<UnavailableError>([&] { serve({.tls = mixed}); }), "are the certificate and its key wrong?");
   says(message_of<InvalidArgumentError>([&] { serve({.tls = {.key = mixed.key}}); }), "TLS needs a file");
   says(message_of<NotFoundError>([&] { serve({.tls = Tls::files(folder)}); }), "certificate.pem");
+}
+
+TEST_CASE("files without certificates never turn mutual TLS off") {
+  const std::string member = std::string(CERTIFICATES) + "/member";
+  const TemporaryFolder folder;
+  const auto copy = [&](const std::string& name) {
+    std::filesystem::copy_file(member + "/" + name, folder / name, std::filesystem::copy_options::overwrite_existing);
+  };
+  const auto serve = [&] {
+    Server::create_local_server({.bind = "0.0.0.0", .tls = Tls::files(folder.path().string())});
+  };
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor one = constant(1.0);
+  const test::Setting setting("TAPESTRY_TLS", folder.path().string());
+  const Server server = Server::create_local_server({.tls = Tls::files(member)});
+  const auto run = [&] { Session(server.target(), graph, {.operation_timeout_in_ms = 20'000}).run(one); };
+  const std::vector<std::string> names{"certificate.pem", "key.pem", "authority.pem"};
+  for (const std::string& name : names) {
+    INFO(name);
+    std::for_each(names.begin(), names.end(), copy);
+    for (const char* text : {"", " \n", "# to come\n", "-----BEGIN CERTIFI"}) {
+      std::ofstream(folder / name) << text;
+      says(message_of<InvalidArgumentError>(serve), name + " has no ");
+      says(message_of<InvalidArgumentError>(run), name + " has no ");
+    }
+    std::filesystem::remove(folder / name);
+    says(message_of<NotFoundError>(serve), name);
+    std::filesystem::create_directory(folder / name);
+    says(message_of<NotFoundError>(serve), name);
+    says(message_of<NotFoundError>(run), name);
+    std::filesystem::remove(folder / name);
+  }
+  std::for_each(names.begin(), names.end(), copy);
+  CHECK_NOTHROW(run());
+  // A certificate with another's key is refused, too; the client does not take the server for gone.
+  std::filesystem::copy_file(std::string(CERTIFICATES) + "/stranger/key.pem", folder / "key.pem",
+                             std::filesystem::copy_options::overwrite_existing);
+  says(message_of<InvalidArgumentError>(run), "cannot use this side's certificate.pem, key.pem and authority.pem");
 }
 
 TEST_CASE("tasks of a cluster over mutual TLS") {

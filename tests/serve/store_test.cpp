@@ -490,14 +490,24 @@ TEST_CASE("flags") {
   CHECK(both.grpc->port == 5);
   CHECK(both.grpc->calls_at_once == 7);
   CHECK(both.grpc->timeout == std::chrono::milliseconds(50));
-  const detail::TlsKeys keys =
-      parse_ssl("server_key: 'K\\n\\x41\\102\\'\\\\' server_cert: 'C' custom_ca: 'A' client_verify: true", "f");
-  CHECK(keys == detail::TlsKeys{.certificate = "C", .key = "K\nAB'\\", .authority = "A"});
-  CHECK(parse_ssl("server_key: 'K' server_cert: 'C' custom_ca: 'A'", "f").authority.empty());
+  const std::string certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                    key = "-----BEGIN EC PRIVATE KEY-----\nA'A\n-----END EC PRIVATE KEY-----\n";
+  const std::string both_keys =
+      "server_key: '-----BEGIN EC PRIVATE KEY-----\\n\\x41\\'\\101\\n-----END EC PRIVATE KEY-----\\n' "
+      "server_cert: '-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----\\n' ";
+  const std::string an_authority = "custom_ca: '-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----\\n' ";
+  CHECK(parse_ssl(both_keys + an_authority + "client_verify: true", "f") ==
+        detail::TlsKeys{.certificate = certificate, .key = key, .authority = certificate});
+  CHECK(parse_ssl(both_keys + an_authority, "f").authority.empty());
+  for (const char* nothing : {" ", "\\n \\n", "# to come"})
+    CHECK_THROWS_WITH(parse_ssl(detail::join(both_keys, "custom_ca: '", nothing, "' client_verify: true"), "f"),
+                      "f: custom_ca has no CERTIFICATE in PEM");
+  CHECK_THROWS_WITH(parse_ssl("server_key: ' ' server_cert: 'C'", "f"), "f: server_key has no PRIVATE KEY in PEM");
+  CHECK_THROWS_WITH(parse_ssl("server_cert: ' ' " + both_keys.substr(0, both_keys.find("server_cert")), "f"),
+                    "f: server_cert has no CERTIFICATE in PEM");
   CHECK_THROWS_WITH(parse_ssl("server_key: '\\q'", "f"), "f:1: a string has a '\\' that stands for nothing");
   CHECK_THROWS_WITH(parse_ssl("server_key: 'K'", "f"), "f needs server_key and server_cert");
-  CHECK_THROWS_WITH(parse_ssl("server_key: 'K' server_cert: 'C' client_verify: true", "f"),
-                    "f: client_verify needs custom_ca");
+  CHECK_THROWS_WITH(parse_ssl(both_keys + "client_verify: true", "f"), "f: client_verify needs custom_ca");
 
   const std::map<std::string, std::vector<std::string>> wrong{
       {"Either --model_base_path or --model_config_file", {}},
@@ -514,6 +524,12 @@ TEST_CASE("flags") {
       {"--ssl_config_file is for gRPC", {"--model_base_path=m", "--ssl_config_file=f"}},
       {"Cannot read the file f", {"--model_base_path=m", "--port=0", "--ssl_config_file=f"}},
       {"--port: ports end at 65535", {"--port=65536"}},
+      {"--ssl_certificate needs a file", {"--model_base_path=m", "--ssl_certificate=", "--ssl_key="}},
+      {"--ssl_key needs a file", {"--model_base_path=m", "--ssl_certificate=f", "--ssl_key="}},
+      {"--ssl_config_file needs a file", {"--model_base_path=m", "--port=0", "--ssl_config_file="}},
+      {"/dev/null has no CERTIFICATE in PEM",
+       {"--model_base_path=m", "--port=0", "--ssl_certificate=/dev/null", "--ssl_key=/dev/null"}},
+      {"Cannot read the file /dev", {"--model_base_path=m", "--port=0", "--ssl_config_file=/dev"}},
       {"--ssl_certificate and --ssl_key need each other", {"--model_base_path=m", "--ssl_key=f"}},
       {"Other machines reach 0.0.0.0: set a token", {"--model_base_path=m", "--host=0.0.0.0"}},
       {"Other machines reach 127.example.com: set a token", {"--model_base_path=m", "--host=127.example.com"}},

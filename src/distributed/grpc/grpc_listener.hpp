@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "distributed/rpc/transport.hpp"
+#include "tapestry/error.hpp"
 
 /// A server for gRPC's calls of one request and one reply. Messages are bytes here: gRPC's generic interface needs
 /// neither protobuf nor generated code.
@@ -26,9 +27,17 @@ struct TlsKeys {
   std::string certificate{}, key{};  ///< its own; a client may have none
   std::string authority{};           ///< who signs the other side's certificates; "": a server asks for none
 
-  explicit operator bool() const { return !certificate.empty() || !authority.empty(); }
+  explicit operator bool() const { return !certificate.empty() || !key.empty() || !authority.empty(); }
   friend auto operator<=>(const TlsKeys&, const TlsKeys&) = default;
 };
+
+/// Throws InvalidArgumentError unless the text has something of that kind in PEM, "CERTIFICATE" or "PRIVATE KEY". gRPC
+/// takes an empty text for a setting that was not made: it would ask nobody for a certificate.
+inline void require_pem(std::string_view text, std::string_view kind, std::string_view name) {
+  const std::size_t begin = text.find("-----BEGIN ");
+  if (begin == std::string_view::npos || text.find(join(kind, "-----"), begin) == std::string_view::npos)
+    throw InvalidArgumentError(join(name, " has no ", kind, " in PEM"));
+}
 
 struct GrpcListenOptions {
   ListenOptions address{};

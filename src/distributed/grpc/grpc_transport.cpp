@@ -17,7 +17,7 @@ namespace {
 class GrpcChannel final : public Channel {
  public:
   GrpcChannel(const std::string& address, const TlsKeys& keys)
-      : stub_(grpc::CreateCustomChannel(address, credentials(keys), options())) {}
+      : is_encrypted_(keys), stub_(grpc::CreateCustomChannel(address, credentials(keys), options())) {}
 
   Reply call(const std::string& method, Pieces request, const CallOptions& options) override {
     grpc::ClientContext context;
@@ -33,7 +33,7 @@ class GrpcChannel final : public Channel {
     void* tag = nullptr;
     bool ok = false;
     queue.Next(&tag, &ok);
-    if (!status.ok()) throw_status(status.error_code(), status.error_message());
+    if (!status.ok()) fail(status);
     return reply_of(reply);
   }
 
@@ -63,6 +63,14 @@ class GrpcChannel final : public Channel {
     return arguments;
   }
 
+  [[noreturn]] void fail(const grpc::Status& status) const {
+    // What gRPC tells where it can make no connection of the keys; a later call would fare no better.
+    if (is_encrypted_ && status.error_message().starts_with("empty address list"))
+      throw InvalidArgumentError("gRPC cannot use this side's certificate.pem, key.pem and authority.pem together");
+    throw_status(status.error_code(), status.error_message());
+  }
+
+  const bool is_encrypted_;
   grpc::GenericStub stub_;
 };
 
@@ -83,19 +91,26 @@ class GrpcTransport final : public Transport {
   const TlsKeys keys_;
 };
 
-std::string read_file(const std::string& path, const char* what) {
+std::string read_pem(const std::string& path, std::string_view kind, const char* what) {
   if (path.empty()) throw InvalidArgumentError(join("TLS needs a file for ", what));
   std::ifstream file(path, std::ios::binary);
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // a folder can be opened, but not read
+    file.setstate(std::ios::failbit);
+  }
   if (!file) throw NotFoundError(join("Cannot read ", path, ", which has ", what));
-  return {std::istreambuf_iterator<char>(file), {}};
+  require_pem(text, kind, path);
+  return text;
 }
 
 }  // namespace
 
 TlsKeys read_keys(const Tls& files) {
-  return {.certificate = read_file(files.certificate, "the certificate"),
-          .key = read_file(files.key, "the certificate's key"),
-          .authority = read_file(files.authority, "the authority of other certificates")};
+  return {.certificate = read_pem(files.certificate, "CERTIFICATE", "the certificate"),
+          .key = read_pem(files.key, "PRIVATE KEY", "the certificate's key"),
+          .authority = read_pem(files.authority, "CERTIFICATE", "the authority of other certificates")};
 }
 
 Transport& grpc_transport(const TlsKeys& keys) {
