@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -66,6 +67,18 @@ std::vector<Tensor> trained(const Session& session, const Training& model) {
   for (const Variable& each : model.variables) results.push_back(session.run(each));
   return results;
 }
+
+/// An optimizer of one's own, whose step is composed of ops.
+class Decaying final : public train::Optimizer {
+ public:
+  Decaying() : Optimizer("Decaying", 0.1, {{"sum"}}) {}
+
+ private:
+  Tensors updated(const Tensor& value, const Tensor& gradient, const Tensors& slots, const Step& step) const override {
+    const Tensor sum = slots[0] * 0.5 + gradient;
+    return {value - step.learning_rate * sum, sum};
+  }
+};
 
 }  // namespace
 
@@ -233,6 +246,33 @@ TEST_CASE("workers train the Variables of the parameter servers together") {
   const Training model = mlp(train::GradientDescentOptimizer(0.05), cluster.spec);
   const Session session(cluster.target("ps1"), model.graph);
   CHECK(session.run("global_step:0").item<std::int64_t>() == 2 * steps);
+}
+
+TEST_CASE("slots are at the task of their Variable, also those of a row-sparse gradient") {
+  std::vector<std::pair<const char*, std::function<std::unique_ptr<train::Optimizer>()>>> optimizers;
+  optimizers.emplace_back("adam", [] { return std::make_unique<train::AdamOptimizer>(0.01); });
+  optimizers.emplace_back("adamw", [] { return std::make_unique<train::AdamWOptimizer>(0.01); });
+  optimizers.emplace_back("momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.01, 0.9); });
+  optimizers.emplace_back("composed", [] { return std::make_unique<Decaying>(); });
+  int port = 5120;
+  for (const auto& [name, make] : optimizers) {
+    INFO(name);
+    const Cluster cluster(std::exchange(port, port + 10));
+    std::optional<train::MonitoredSession> sessions[2];
+    for (const int worker : {0, 1}) {
+      Graph graph;
+      const auto scope = graph.as_default();
+      const auto placed = device(
+          train::replica_device_setter(cluster.spec, {.worker_device = "/job:worker/task:" + std::to_string(worker)}));
+      const Variable table(ones({10, 2}), {.name = "table"}), w(ones({2, 1}), {.name = "w"});
+      const Tensor ids = placeholder(int64, {-1}, "ids");
+      const auto own = make();
+      const Operation step = own->minimize(reduce_mean(square(matmul(embedding_lookup(table, ids), w))));
+      sessions[worker].emplace(cluster.target("worker" + std::to_string(worker)), graph,
+                               train::MonitoredSessionOptions{.is_chief = worker == 0, .max_wait_secs = 5});
+      sessions[worker]->run(step, {{ids, {1, 2, 1}}});
+    }
+  }
 }
 
 TEST_CASE("an error of a task has the line of the program, and leaves the session usable") {

@@ -56,6 +56,14 @@ void check(const MonitoredSessionOptions& options) {
     throw InvalidArgumentError("The numbers of a MonitoredSession must not be negative");
 }
 
+/// "Variables 'w', 'b' and 12 more"
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  std::string list = "Variables ";
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) list += (i == 0 ? "'" : ", '") + names[i] + "'";
+  return names.size() > most ? detail::join(list, " and ", names.size() - most, " more") : list;
+}
+
 /// Writes a checkpoint, and removes the oldest ones of the folder, so that `keep` stay.
 void save_checkpoint(const std::string& folder, int keep, const StateDict& values, std::int64_t step) {
   const std::string prefix = (fs::path(folder) / detail::join("model.ckpt-", step)).string();
@@ -137,8 +145,9 @@ struct MonitoredSession::State {
           begin();
           break;
         }
-        if (are_ready()) break;
-        reason = "the chief has not initialized the Variables";
+        const std::vector<std::string> missing = not_ready();
+        if (missing.empty()) break;
+        reason = "the chief has not initialized the " + list_of(missing);
       } catch (const DeadlineExceededError& error) {
         if (!is_remote() || options.is_chief) throw;
         // What the last answer was says more than that there was no time for another one.
@@ -192,13 +201,18 @@ struct MonitoredSession::State {
     runs = 0;
   }
 
-  bool are_ready() const {
-    if (!is_remote())
-      return std::all_of(variables.begin(), variables.end(),
-                         [](const GraphVariable& each) { return is_variable_initialized(each.variable); });
-    if (are_initialized.empty()) return true;
-    const std::vector<Tensor> answers = run_waiting(are_initialized, {});
-    return std::all_of(answers.begin(), answers.end(), [](const Tensor& each) { return each.item<bool>(); });
+  /// The names of the Variables that have no value yet.
+  std::vector<std::string> not_ready() const {
+    std::vector<bool> is_ready;
+    if (!is_remote()) {
+      for (const GraphVariable& each : variables) is_ready.push_back(is_variable_initialized(each.variable));
+    } else if (!are_initialized.empty()) {
+      for (const Tensor& each : run_waiting(are_initialized, {})) is_ready.push_back(each.item<bool>());
+    }
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < is_ready.size(); ++i)
+      if (!is_ready[i]) names.push_back(variables[i].name);
+    return names;
   }
 
   std::vector<Tensor> run_waiting(const std::vector<Fetch>& fetches, const Feeds& feeds) const {

@@ -503,9 +503,13 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
-  // Only a function chooses a device for a Variable from outside the graph, and none for a slot of an optimizer.
-  const bool is_slot = variable.cell()->owner.lock() != nullptr;
-  const std::string device = scopes().device_function && !is_slot ? device_of_variable(variable) : "";
+  // Only a function chooses a device for a Variable from outside the graph. A slot is with its Variable.
+  const auto owner = variable.cell()->owner.lock();
+  std::string device;
+  if (const auto its = variable_index_.find(owner.get()); its != variable_index_.end())
+    device = endpoint_of(variables_[its->second].handle).node->device;
+  else if (!owner && scopes().device_function)
+    device = device_of_variable(variable);
   return make_entry(variable, names_.unique(node_name(variable)), device, where);
 }
 

@@ -48,7 +48,8 @@ struct SessionHook {
 /// How a MonitoredSession begins, saves and ends.
 struct MonitoredSessionOptions {
   /// Whether this is the worker that gives the Variables their values and saves them. The others wait until all
-  /// Variables have values. One worker of a training is the chief.
+  /// Variables have values, so that all must be at tasks which the chief reaches, such as parameter servers. One worker
+  /// of a training is the chief.
   bool is_chief = true;
   /// The folder of the checkpoints, in which the chief saves, and from whose newest one it restores; "" for none.
   std::string checkpoint_dir = {};
