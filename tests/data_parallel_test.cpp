@@ -189,6 +189,170 @@ TEST_CASE("clipping uses the norm of the ranks' mean gradients") {
     }
 }
 
+/// The table and a dense weight after lazy steps in which each rank looks up other rows, of another number. With
+/// `joint`, one rank has the batches of all.
+std::vector<Tensor> train_rows(const Communicator& world, Mode mode, const MakeOptimizer& make_optimizer,
+                               const DataParallelOptions& options, int joint = 0) {
+  const Variable table(numbers({6, 2}, -0.5, 0.5, 1).cast(float32)), w(numbers({2, 1}, -0.5, 0.5, 2).cast(float32));
+  const auto optimizer = make_optimizer();
+  DataParallel training(*optimizer, world, options);
+  // The weights make a mean over all ranks of these sums.
+  const auto loss_for = [&](const Tensor& ids, double weight) {
+    return reduce_sum(square(matmul(embedding_lookup(table, ids), w) - 1.0)) * weight;
+  };
+  const auto step = [&](const Tensor& ids) { return training.minimize([&] { return loss_for(ids, 1); }, {table, w}); };
+  const auto traced = mode == Mode::traced ? std::optional(trace(step, {spec(int64, {-1})})) : std::nullopt;
+  const Graph graph;
+  std::optional<Session> session;
+  Tensor x;
+  Operation train_step;
+  if (mode == Mode::graph) {
+    const auto scope = graph.as_default();
+    x = placeholder(int64, {-1});
+    train_step = training.minimize(loss_for(x, 1), {table, w});
+    session.emplace(graph);
+  }
+  using Ids = std::vector<std::int64_t>;
+  const std::vector<std::vector<Ids>> batches{{{0, 1}, {2, 2, 3}}, {{2, 2}, {2}}, {{0, 3, 0, 3}, {}},
+                                              {{1}, {1, 1}},       {{0, 1}, {4}}, {{4, 1}, {4}}};
+  for (const auto& batch : batches) {
+    if (joint > 0) {
+      Ids all;
+      for (const Ids& each : batch) all.insert(all.end(), each.begin(), each.end());
+      optimizer->minimize([&] { return loss_for(tensor(all, {std::ssize(all)}), 1.0 / joint); }, {table, w});
+      continue;
+    }
+    const Ids& own = batch[static_cast<std::size_t>(world.rank())];
+    const Tensor ids = tensor(own, {std::ssize(own)});
+    if (mode == Mode::eager) step(ids);
+    if (mode == Mode::traced) (*traced)(ids);
+    if (mode == Mode::graph) session->run(train_step, {{x, ids}});
+  }
+  return {table, w};
+}
+
+TEST_CASE("row-sparse gradients stay so: the lazy steps are those with the joint batch") {
+  auto lazy = optimizers;
+  lazy.emplace_back("AdamW", [] { return std::make_unique<train::AdamWOptimizer>(0.01); });
+  lazy.emplace_back("RMSProp", [] { return std::make_unique<train::RMSPropOptimizer>(0.01); });
+  lazy.emplace_back("Adagrad", [] { return std::make_unique<train::AdagradOptimizer>(0.1); });
+  for (const auto& [name, make_optimizer] : lazy) {
+    const std::string title = name;
+    INFO(title);
+    const Trained alone = train_rows(Communicator(), Mode::eager, make_optimizer, {}, 2);
+    for (const Mode mode : {Mode::eager, Mode::traced, Mode::graph})
+      for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1} << 30}) {
+        const auto found = on_ranks<Trained>(2, [&, &make = make_optimizer](const Communicator& world) {
+          return train_rows(world, mode, make, {.bucket_bytes = bytes});
+        });
+        check_close(found[0], alone, 1e-5);
+        check_bits(found[1], found[0]);
+      }
+  }
+}
+
+TEST_CASE("a rank that is alone keeps rows, too; with accumulated batches and clipping") {
+  const auto run = [](const Communicator& world, bool traced, double clip_norm) {
+    const Variable table(zeros({5, 2}));
+    train::MomentumOptimizer optimizer(0.1, 0.9);
+    DataParallel training(optimizer, world, {.accumulate = 2, .clip_norm = clip_norm});
+    const auto step = [&](const Tensor& ids) {
+      return training.minimize([&] { return reduce_sum(square(embedding_lookup(table, ids) - 1.0)); });
+    };
+    const auto graph = trace(step, {spec(int64, {-1})});
+    for (const std::vector<std::int64_t>& each :
+         {std::vector<std::int64_t>{0, 1}, {2}, {2, 2}, {0}, {1, 1, 1}, {0, 2}, {2}, {2}}) {
+      const Tensor ids = tensor(each, {std::ssize(each)});
+      traced ? graph(ids) : step(ids);
+    }
+    return Trained{table, optimizer.get_slot(table, "momentum")};
+  };
+  for (const double clip_norm : {0.0, 1.0}) {
+    const Variable table(zeros({5, 2}));
+    train::MomentumOptimizer optimizer(0.1, 0.9);
+    for (const std::vector<std::int64_t>& each :
+         {std::vector<std::int64_t>{0, 1, 2}, {2, 2, 0}, {1, 1, 1, 0, 2}, {2, 2}}) {
+      const Tensor ids = tensor(each, {std::ssize(each)});
+      const auto loss = [&] { return reduce_sum(square(embedding_lookup(table, ids) - 1.0)) / 2.0; };
+      auto pairs = optimizer.compute_gradients(loss, {table});
+      if (clip_norm > 0) pairs[0].first = clip_by_global_norm({pairs[0].first}, clip_norm).first[0];
+      optimizer.apply_gradients(pairs);
+    }
+    const Trained expected{table, optimizer.get_slot(table, "momentum")};
+    for (const bool traced : {false, true}) {
+      check_close(run(Communicator(), traced, clip_norm), expected, 1e-6);
+      for (const Trained& each :
+           on_ranks<Trained>(3, [&](const Communicator& world) { return run(world, traced, clip_norm); }))
+        check_close(each, expected, 1e-6);
+    }
+  }
+}
+
+TEST_CASE("only rows travel, and only rows are touched") {
+  run_ranks(2, [](const Communicator& world) {
+    const Variable table(zeros({1'000'000, 16}));
+    train::AdagradOptimizer optimizer(0.1);
+    DataParallel training(optimizer, world);
+    const auto gradients = [&](std::int64_t row) {
+      return optimizer.compute_gradients([&] { return reduce_sum(embedding_lookup(table, {row})); }, {table});
+    };
+    training.apply_gradients({gradients(world.rank())[0].first}, {table});
+    // Gradients that are whole are as large as the table.
+    world.barrier();
+    if (world.rank() == 0) reset_peak_memory();
+    const std::int64_t before = memory_stats().in_use;
+    world.barrier();
+    training.apply_gradients({gradients(world.rank())[0].first}, {table});
+    world.barrier();
+    CHECK(memory_stats().peak - before < 10'000'000);
+  });
+}
+
+TEST_CASE("ranks whose settings differ are told them") {
+  using Train = std::function<void(const Communicator&, const Variable&, const train::Optimizer::Loss&)>;
+  const auto sgd = [](double rate, double clip_norm) -> Train {
+    return [=](const Communicator& world, const Variable& v, const train::Optimizer::Loss& loss) {
+      train::GradientDescentOptimizer optimizer(rate);
+      DataParallel(optimizer, world, {.clip_norm = clip_norm}).minimize(loss, {v});
+    };
+  };
+  const Train momentum = [](const Communicator& world, const Variable& v, const train::Optimizer::Loss& loss) {
+    train::MomentumOptimizer optimizer(0.1, 0.5);
+    DataParallel(optimizer, world).minimize(loss, {v});
+  };
+  const Train decayed = [](const Communicator& world, const Variable& v, const train::Optimizer::Loss& loss) {
+    train::GradientDescentOptimizer optimizer(train::ExponentialDecay(0.25, 1, 0.5));
+    DataParallel training(optimizer, world);
+    const auto step = trace([&] { return training.minimize(loss, {v}); }, {});
+    step();
+  };
+  const std::vector<std::pair<const char*, Train>> others{
+      {"GradientDescent(clip_norm 0, step 1, learning_rate 0.5, ", sgd(0.5, 0)},
+      {"GradientDescent(clip_norm 2, step 1, learning_rate 0.1, ", sgd(0.1, 2)},
+      {"Momentum(clip_norm 0, step 1, learning_rate 0.1, numbers 0.1 0.5", momentum},
+      {"GradientDescent(clip_norm 0, step 1, learning_rate 0.25, ", decayed},
+  };
+  for (const bool sparse : {false, true})
+    for (const auto& [text, other] : others) {
+      INFO(text);
+      const auto errors = on_ranks<std::string>(2, [&, &differs = other](const Communicator& world) -> std::string {
+        const Variable v(ones({3, 2}));
+        const auto loss = [&] { return sparse ? reduce_sum(embedding_lookup(v, {1})) : reduce_sum(square(v)); };
+        try {
+          (world.rank() == 0 ? sgd(0.1, 0) : differs)(world, v, loss);
+        } catch (const InvalidArgumentError& error) {
+          check_values(v, {1, 1, 1, 1, 1, 1});
+          return error.what();
+        }
+        return "";
+      });
+      for (const std::string& each : errors) {
+        CHECK_MESSAGE(each.find("GradientDescent(clip_norm 0, step 1, learning_rate 0.1, ") != std::string::npos, each);
+        CHECK_MESSAGE(each.find(text) != std::string::npos, each);
+      }
+    }
+}
+
 TEST_CASE("parameters of several dtypes, shared ones, and ones without a gradient") {
   for (const bool traced : {false, true}) {
     const auto found = on_ranks<std::vector<Tensor>>(3, [&](const Communicator& world) {

@@ -1,12 +1,19 @@
 #include "distributed/collective_ops.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
+#include <numeric>
+#include <span>
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
+#include "distributed/background.hpp"
 #include "distributed/buckets.hpp"
 #include "distributed/carrier.hpp"
 #include "tapestry/ops.hpp"
@@ -266,11 +273,41 @@ std::int64_t count_elements(const Tensors& tensors) {
   return count;
 }
 
+/// Six digits: what differs in more of them comes from another machine, not from another setting.
+std::string short_text(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", number);
+  return text.data();
+}
+
+/// The settings as a text: "Adam(clip_norm 1, step 3, learning_rate 0.001, numbers 0.001 0.9 0.999)".
+std::string settings_of(const Call& call) {
+  const auto* text = call.attrs().find<std::string>("settings");
+  if (!text) return {};
+  const PauseRecording pause;
+  const ExecuteNow now;
+  const std::vector<double> numbers = (*call.attr<Closure>("numbers"))({})[0].to_vector<double>();
+  std::string all =
+      join(*text, ", step ", short_text(numbers[0]), ", learning_rate ", short_text(numbers[1]), ", numbers");
+  for (std::size_t i = 2; i < numbers.size(); ++i) all += " " + short_text(numbers[i]);
+  return all + ")";
+}
+
+Attrs with_settings(const Attrs& attrs, const SharedSettings& settings) {
+  if (settings.name.empty()) return attrs;
+  std::vector<Attr> all(attrs.begin(), attrs.end());
+  all.emplace_back("settings", settings.name + "(clip_norm " + short_text(settings.clip_norm));
+  all.emplace_back("numbers", settings.numbers);
+  return Attrs(all);
+}
+
 std::vector<OpAttr> bucket_attrs() {
   return {{"communicator", AttrKind::communicator},
           {"reduce", AttrKind::number},
           {"slot", AttrKind::number},
-          {"layout", AttrKind::number}};
+          {"layout", AttrKind::number},
+          {"settings", AttrKind::text, optional},
+          {"numbers", AttrKind::function, optional}};
 }
 
 TAPESTRY_OP(all_reduce_start_op){{
@@ -297,6 +334,7 @@ TAPESTRY_OP(all_reduce_start_op){{
                             .output = make_tensor(wire, all, device),
                             .given = call.input(0).dtype(),
                             .layout = layout_of(call),
+                            .settings = settings_of(call),
                             .where = call.where()};
           std::int64_t next = 0;
           for (const Tensor& each : call.inputs()) {
@@ -344,14 +382,108 @@ TAPESTRY_OP(all_reduce_wait_op){{
     .stateful = true,
 }};
 
+// ---- Rows -------------------------------------------------------------------------------------------------------------
+
+std::atomic<std::int64_t> slots = 0;
+
+/// So many rows from one of a tensor on, as the same kind of view on all devices.
+Tensor rows_at(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  Shape shape = tensor.shape();
+  const std::int64_t row = shape[0] == 0 ? 0 : tensor.size() / shape[0];
+  shape.set(0, count);
+  return view_as(tensor, shape, first * row);
+}
+
+/// The rows of all ranks, of which rank i has counts[i].
+Tensor gather_unequal(const Call& call, const Tensor& own, std::span<const std::int64_t> counts) {
+  Backend& backend = backend_of(own.device());
+  const std::int64_t most = *std::max_element(counts.begin(), counts.end());
+  const auto rows_like = [&](std::int64_t count) {
+    Shape shape = own.shape();
+    shape.set(0, count);
+    return make_tensor(own.dtype(), shape, own.device());
+  };
+  const Tensor all = rows_like(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  if (all.size() == 0) return all;
+  // A collective needs equal shapes.
+  const Tensor padded = rows_like(most), gathered = rows_like(most * std::ssize(counts));
+  backend.fill(0, padded);
+  if (own.size() > 0) backend.copy(own, rows_at(padded, 0, own.shape()[0]));
+  collectives_of(call).carrier().run({.kind = Exchange::Kind::all_gather,
+                                      .name = call.type(),
+                                      .input = padded,
+                                      .output = gathered,
+                                      .where = call.where()});
+  std::int64_t next = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    backend.copy(rows_at(gathered, static_cast<std::int64_t>(i) * most, counts[i]), rows_at(all, next, counts[i]));
+    next += counts[i];
+  }
+  return all;
+}
+
+/// The ranks have different numbers of rows, and first tell them to each other. That is done by the thread that reduces
+/// buckets: where a rank's gradient is not row-sparse it is there that it meets the others, and all get an error.
+Tensors gather_rows_of(const Call& call) {
+  const PauseRecording pause;
+  const ExecuteNow now;
+  Collectives& among = collectives_of(call);
+  // A row that was looked up often travels once.
+  const Unique rows = unique(call.input(0));
+  Shape shape = call.input(1).shape();
+  shape.set(0, rows.values.size());
+  const Tensor like = make_tensor(call.input(1).dtype(), shape, call.input(1).device());
+  const Tensor values = computed(to_tensor({rows.inverse, call.input(1)}, like));
+  Exchange exchange{.kind = Exchange::Kind::all_gather,
+                    .name = call.type(),
+                    .input = make_tensor(int64, {1}, cpu()),
+                    .output = make_tensor(int64, {among.size}, cpu()),
+                    .layout = static_cast<std::uint64_t>(call.attr<std::int64_t>("layout")) + 1,
+                    .settings = settings_of(call),
+                    .where = call.where()};
+  *mutable_data<std::int64_t>(exchange.input) = rows.values.size();
+  const std::int64_t slot = ++slots;
+  among.background(call.where()).start(slot, std::move(exchange));
+  const std::vector<std::int64_t> counts = among.background(call.where()).wait(slot).to_vector<std::int64_t>();
+  Backend& backend = backend_of(values.device());
+  return {gather_unequal(call, backend.contiguous(rows.values), counts),
+          gather_unequal(call, backend.contiguous(values), counts)};
+}
+
+/// Inputs: indices (int64) and values of rows. Not registered: only training makes it.
+const Op gather_rows_op{
+    .name = "AllGatherRows",
+    .attrs = {{"communicator", AttrKind::communicator},
+              {"layout", AttrKind::number},
+              {"settings", AttrKind::text, optional},
+              {"numbers", AttrKind::function, optional}},
+    .infer = [](const Call& call) -> Specs {
+      Shape rows = call.input(1).shape();
+      rows.set(0, -1);
+      return {{int64, {-1}}, {call.input(1).dtype(), rows}};
+    },
+    .evaluate = gather_rows_of,
+    .gradient = no_gradient,
+    .outputs = 2,
+    .stateful = true,
+};
+
 }  // namespace
 
 PendingReduce start_all_reduce(const Communicator& among, const Tensors& tensors, Reduce reduce, std::int64_t layout,
-                               Where where) {
-  static std::atomic<std::int64_t> slots = 0;
+                               Where where, const SharedSettings& settings) {
   PendingReduce pending{attrs_of(among, reduce, ++slots, layout), tensors, {}, where};
-  pending.handle = apply_all(all_reduce_start_op, tensors, pending.attrs, {}, where)[0];
+  pending.handle = apply_all(all_reduce_start_op, tensors, with_settings(pending.attrs, settings), {}, where)[0];
   return pending;
+}
+
+IndexedSlices gather_rows(const Communicator& among, const IndexedSlices& rows, std::int64_t layout, Where where,
+                          const SharedSettings& settings) {
+  if (among.size() == 1) return rows;
+  const Attrs attrs = with_settings({{"communicator", among.collectives()}, {"layout", layout}}, settings);
+  const Tensors all = apply_all(gather_rows_op, {rows.indices.cast(int64), rows.values}, attrs, {}, where);
+  return {all[0], all[1]};
 }
 
 Tensors finish(const PendingReduce& pending) {

@@ -29,6 +29,7 @@ std::uint64_t Exchange::signature() const {
   std::uint64_t hash = mix(layout, static_cast<std::uint64_t>(kind));
   hash = mix(hash, static_cast<std::uint64_t>(reduce));
   hash = mix(hash, static_cast<std::uint64_t>(root));
+  for (const char each : settings) hash = mix(hash, static_cast<unsigned char>(each));
   if (!input) return hash;
   hash = mix(hash, static_cast<std::uint64_t>(dtype_of(*this)));
   for (const std::int64_t each : input.shape().sizes()) hash = mix(hash, static_cast<std::uint64_t>(each));
@@ -42,6 +43,7 @@ std::string to_string(const Exchange& exchange) {
   if (exchange.kind == Exchange::Kind::broadcast) text += "(root " + std::to_string(exchange.root) + ")";
   if (exchange.input) text += join(" of ", to_string(dtype_of(exchange)), exchange.input.shape());
   if (exchange.layout != 0) text += join(" in layout ", exchange.layout % 10000);
+  if (!exchange.settings.empty()) text += " for " + exchange.settings;
   if (exchange.where) text += " at " + to_string(exchange.where);
   return text;
 }

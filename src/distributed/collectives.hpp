@@ -25,6 +25,7 @@ struct TAPESTRY_API Exchange {
   Reduce reduce = Reduce::sum;   ///< never `mean`, which is a sum for those who communicate
   int root = 0;
   std::uint64_t layout = 0;  ///< what else must be equal on all ranks, such as the tensors in a bucket
+  std::string settings{};    ///< of the program that must be equal on all ranks, for messages, too
   Where where{};             ///< the call site, for messages
   bool by_device = false;    ///< whether this rank's device can exchange the tensors with the other ranks'
 

@@ -2,19 +2,76 @@
 
 #include <cmath>
 
+#include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
 #include "distributed/buckets.hpp"
 #include "tapestry/control_flow.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/sparse.hpp"
 #include "tapestry/train/clip.hpp"
 #include "train/arguments.hpp"
 
 namespace tapestry::train {
+
+namespace {
+
+void add(detail::Buckets& buckets, std::size_t number, const Tensor& gradient) {
+  if (const std::optional<IndexedSlices> rows = gradient ? indexed_slices(gradient) : std::nullopt) {
+    buckets.add_rows(number, *rows, gradient);
+  } else {
+    buckets.add(number, gradient);
+  }
+}
+
+std::vector<Tensor> parts_of(const std::vector<Tensor>& gradients) {
+  std::vector<Tensor> parts;
+  for (const Tensor& each : gradients) {
+    if (const std::optional<IndexedSlices> rows = indexed_slices(each)) {
+      parts.push_back(rows->indices.cast(int64));
+      parts.push_back(rows->values);
+    } else {
+      parts.push_back(each);
+    }
+  }
+  return parts;
+}
+
+/// The gradients that `parts_of` has taken apart; those of `like` are row-sparse in the same places.
+std::vector<Tensor> of_parts(const std::vector<Tensor>& parts, const std::vector<Tensor>& like) {
+  std::vector<Tensor> gradients;
+  for (std::size_t i = 0; const Tensor& each : like) {
+    if (indexed_slices(each)) {
+      gradients.push_back(to_tensor({parts[i], parts[i + 1]}, each));
+      i += 2;
+    } else {
+      gradients.push_back(parts[i++]);
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
 
 DataParallel::DataParallel(Optimizer& optimizer, const Communicator& world, const DataParallelOptions& options,
                            Where where)
     : optimizer_(optimizer), world_(world), options_(options), accumulation_(options.accumulate, where) {
   require(options.bucket_bytes >= 1, "bucket_bytes", options.bucket_bytes, ">= 1", where);
   require_not_negative(options.clip_norm, "clip_norm", where);
+}
+
+/// What must be equal on all ranks, so that all copies of the model stay equal.
+detail::SharedSettings DataParallel::settings() const {
+  // The optimizer itself may be destroyed before a graph.
+  const auto numbers = [rule = optimizer_.rule_, steps = optimizer_.iterations_](const Tensors&) -> Tensors {
+    const auto before = steps.cell()->load().item<std::int64_t>();
+    const double rate = rule->learning_rate(before);
+    std::vector<double> all{static_cast<double>(before + 1), rate};
+    for (const double each : rule->numbers(rate, before + 1)) all.push_back(each);
+    return {tensor(all)};
+  };
+  return {.name = optimizer_.name(),
+          .clip_norm = options_.clip_norm,
+          .numbers = std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers)};
 }
 
 Tensor DataParallel::minimize(const Optimizer::Loss& loss, const ApplyOptions& options, Where where) {
@@ -28,9 +85,9 @@ Tensor DataParallel::minimize(const Optimizer::Loss& loss, const std::vector<Var
 
 Tensor DataParallel::minimize_all(const Optimizer::Loss& loss, const std::vector<Variable>* variables,
                                   const ApplyOptions& options, Where where) {
-  detail::Buckets buckets(world_, Reduce::mean, options_.bucket_bytes, where);
+  detail::Buckets buckets(world_, Reduce::mean, options_.bucket_bytes, where, settings());
   const bool sends_now = options_.accumulate == 1;
-  const auto send = [&](std::size_t i, const Tensor& gradient) { buckets.add(i, gradient); };
+  const auto send = [&](std::size_t i, const Tensor& gradient) { add(buckets, i, gradient); };
   const Optimizer::Evaluation found =
       Optimizer::evaluate(loss, variables, where, sends_now ? send : std::function<void(std::size_t, const Tensor&)>());
   std::vector<Tensor> gradients;
@@ -70,8 +127,8 @@ Operation DataParallel::apply(const std::vector<Tensor>& gradients, const std::v
                               const ApplyOptions& options, Where where) {
   const auto reduced = [&](const std::vector<Tensor>& own) {
     const CallSiteScope site(where);
-    detail::Buckets buckets(world_, Reduce::mean, options_.bucket_bytes, where);
-    for (std::size_t i = 0; i < own.size(); ++i) buckets.add(i, own[i]);
+    detail::Buckets buckets(world_, Reduce::mean, options_.bucket_bytes, where, settings());
+    for (std::size_t i = 0; i < own.size(); ++i) add(buckets, i, own[i]);
     return clipped(buckets.finish(own.size()), where);
   };
   if (options_.accumulate == 1)
@@ -79,8 +136,10 @@ Operation DataParallel::apply(const std::vector<Tensor>& gradients, const std::v
   accumulation_.add(
       optimizer_, {gradients, where}, variables, options,
       [&](const Tensor& is_last, const std::vector<Tensor>& means) {
-        return cond(
-            is_last, [&] { return reduced(means); }, [&] { return means; });
+        // Results of a branch are whole tensors: a row-sparse one leaves it as its indices and values.
+        const std::vector<Tensor> parts = cond(
+            is_last, [&] { return parts_of(reduced(means)); }, [&] { return parts_of(means); });
+        return of_parts(parts, means);
       },
       where);
   return {};

@@ -1,5 +1,6 @@
 // What holds for ranks that are processes. mpirun starts this program several times; without mpirun it is rank 0 of 1.
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -115,6 +116,38 @@ TEST_CASE("parts of the world") {
     CHECK(part.all_reduce(1.0).item<float>() == static_cast<float>(part.size()));
   }
   CHECK(world.local_rank() == world.rank());  // all are on this machine
+}
+
+TEST_CASE("processes gather the rows of row-sparse gradients, and tell settings that differ") {
+  const Communicator world = Communicator::world();
+  const auto train_on = [](const Communicator& ranks, int joint) {
+    const Variable table(reshape(arange(12.0), {6, 2}) / 10.0);
+    train::MomentumOptimizer optimizer(0.1, 0.9);
+    train::DataParallel training(optimizer, ranks);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      // Rank r looks up r % 3 + 1 rows.
+      std::vector<std::int64_t> ids;
+      for (int rank = joint > 0 ? 0 : ranks.rank(); rank <= (joint > 0 ? joint - 1 : ranks.rank()); ++rank)
+        for (std::int64_t k = 0; k <= rank % 3; ++k) ids.push_back((i * k + rank) % 6);
+      const Tensor rows = tensor(ids, {std::ssize(ids)});
+      training.minimize([&] { return reduce_sum(square(embedding_lookup(table, rows))) / std::max(1.0, 1.0 * joint); });
+    }
+    return table.value();
+  };
+  const Tensor found = train_on(world, 0), alone = train_on(Communicator(), world.size());
+  CHECK(reduce_max(abs(found - alone)).item<float>() < 1e-5F);
+  CHECK(values(found) == values(world.broadcast(found)));
+  if (world.size() == 1) return;
+  const Variable v(1.0F);
+  train::GradientDescentOptimizer optimizer(0.1);
+  train::DataParallel training(optimizer, world, {.clip_norm = world.rank() == 0 ? 0.0 : 1.5});
+  try {
+    training.minimize([&] { return square(v); });
+    FAIL("no error");
+  } catch (const InvalidArgumentError& error) {
+    for (const char* each : {"rank 0 AllReduceStart", "clip_norm 0, ", "rank 1 AllReduceStart", "clip_norm 1.5, "})
+      CHECK_MESSAGE(error.message().find(each) != std::string::npos, error.message());
+  }
 }
 
 TEST_CASE(

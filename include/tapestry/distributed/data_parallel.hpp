@@ -8,6 +8,10 @@
 #include "tapestry/train/accumulation.hpp"
 #include "tapestry/train/optimizer.hpp"
 
+namespace tapestry::detail {
+struct SharedSettings;
+}
+
 namespace tapestry::train {
 
 /// @addtogroup distributed
@@ -35,9 +39,11 @@ struct DataParallelOptions {
 ///     tp::data::Loader batches(set, {.batch = 64, .shuffle = true, .seed = 1, .shard = world.shard()});
 ///     for (auto [x, y] : batches) training.minimize([&] { return loss(model(x), y); });
 ///
-/// A gradient is sent as soon as it is complete, while the backward walk still computes the others. All ranks must make
-/// the same steps, with losses that read the same Variables in the same order; otherwise they throw
-/// InvalidArgumentError. It works on a trace as it does eagerly. The optimizer must outlive it.
+/// A gradient is sent as soon as it is complete, while the backward walk still computes the others. Of a row-sparse one
+/// (see `indexed_slices`) the rows are gathered from all ranks, so that the step is that of a row-sparse gradient. All
+/// ranks must make the same steps, with the same optimizer, settings and losses that read the same Variables in the
+/// same order; otherwise they throw InvalidArgumentError. It works on a trace as it does eagerly. The optimizer must
+/// outlive it.
 class TAPESTRY_API DataParallel {
  public:
   /// Throws InvalidArgumentError for less than 1 byte or batch, and for a norm that is negative or not finite.
@@ -78,6 +84,7 @@ class TAPESTRY_API DataParallel {
                       Where where);
   Operation apply(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
                   const ApplyOptions& options, Where where);
+  detail::SharedSettings settings() const;
   std::vector<Tensor> clipped(std::vector<Tensor> gradients, Where where) const;
 
   Optimizer& optimizer_;

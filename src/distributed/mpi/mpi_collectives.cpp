@@ -207,7 +207,7 @@ class MpiCollectives final : public Collectives {
     std::array<std::uint64_t, 4> largest{};
     check(MPI_Allreduce(numbers.data(), largest.data(), 4, MPI_UINT64_T, MPI_MAX, ranks_));
     if (largest[0] == ~largest[1]) return {static_cast<int>(largest[2]) - 1, largest[3] != 0};
-    constexpr std::size_t room = 200;
+    constexpr std::size_t room = 400;
     std::array<char, room> text{};
     const std::string call = to_string(exchange);
     std::memcpy(text.data(), call.data(), std::min(call.size(), room - 1));
