@@ -50,6 +50,8 @@ TEST_CASE("a cluster knows its jobs and addresses") {
   TAPESTRY_REFUSED(InvalidArgumentError, "no tasks", ClusterSpec({{"ps", {}}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "name of a job", ClusterSpec({{"p s", {"a:1"}}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "two jobs 'ps'", ClusterSpec({{"ps", {"a:1"}}, {"ps", {"a:2"}}}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "The job 'ps' has a task -3",
+                   ClusterSpec(std::map<std::string, std::map<int, std::string>>{{"ps", {{-3, "a:1"}}}}, "ps", -3));
   for (const char* address : {"a", "a:", ":1", "a:b", "a:70000", "a:-1", "http://a:1", "a:1 "})
     TAPESTRY_REFUSED(InvalidArgumentError, "host:port", ClusterSpec({{"ps", {address}}}));
 }
@@ -85,6 +87,8 @@ TEST_CASE("a cluster from the environment of launchers") {
     CHECK(cluster.task() == 3);
     const Setting broken("SLURM_STEP_NODELIST", "n[1-");
     TAPESTRY_REFUSED(InvalidArgumentError, "SLURM_STEP_NODELIST: ", ClusterSpec::from_environment());
+    const Setting good("SLURM_STEP_NODELIST", "n"), many("SLURM_NTASKS", "1000000000");
+    TAPESTRY_REFUSED(InvalidArgumentError, "SLURM_NTASKS: 1000000000 tasks", ClusterSpec::from_environment());
     const Setting zero("SLURM_NTASKS", "x");
     TAPESTRY_REFUSED(InvalidArgumentError, "SLURM_NTASKS: ", ClusterSpec::from_environment());
   }
@@ -108,8 +112,8 @@ TEST_CASE("a cluster from the environment of launchers") {
   CHECK(with_config("{" + jobs + R"(, "task": {"type": "evaluator", "index": 0}})").job().empty());
   for (const char* bad :
        {"", "{", "[]", R"({"cluster": 1})", R"({"cluster": {"ps": 1}})", R"({"cluster": {"ps": [1]}})",
-        R"({"cluster": {"ps": {"x": "a:1"}}})", R"({"task": {}})", R"({"task": {"type": "ps"}})",
-        R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}})"}) {
+        R"({"cluster": {"ps": {"x": "a:1"}}})", "{}", R"({"a": ["b:1"]})", R"({"task": {}})",
+        R"({"task": {"type": "ps"}})", R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}})"}) {
     INFO(bad);
     if (*bad == '\0') {
       CHECK_THROWS_AS(with_config(bad), NotFoundError);

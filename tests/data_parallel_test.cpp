@@ -511,6 +511,7 @@ TEST_CASE("the shards of a loader are disjoint, equally long, and together the j
   for (const std::int64_t rows : {0, 1, 7, 12, 25})
     for (const std::int64_t shards : {1, 2, 3, 4})
       for (const bool shuffle : {false, true}) {
+        if (rows > 0 && rows < shards) continue;
         INFO(rows, " rows, ", shards, " shards");
         const std::int64_t used = rows / shards * shards;
         const data::Dataset set{arange(static_cast<double>(rows)), arange(static_cast<double>(rows))};
@@ -544,6 +545,13 @@ TEST_CASE("the shards of a loader are disjoint, equally long, and together the j
   for (const data::Shard& bad : {data::Shard{0, 0}, data::Shard{2, 2}, data::Shard{2, -1}, data::Shard{-1, -2}})
     CHECK(message_of<InvalidArgumentError>([&] { data::Loader(make_set(4), {.shard = bad}); }) ==
           detail::join("There is no shard ", bad.index, " of ", bad.count));
+}
+
+TEST_CASE("fewer rows than shards are an error") {
+  const data::Dataset set = make_set(10);
+  CHECK(data::Loader(set, {.batch = 1, .shard = {10, 9}}).size() == 1);
+  CHECK_THROWS_WITH_AS(data::Loader(set, {.batch = 1, .shard = {11, 3}}),
+                       doctest::Contains("There are 10 rows for 11 shards"), InvalidArgumentError);
 }
 
 TEST_CASE("a shard of a stream has every n-th element") {

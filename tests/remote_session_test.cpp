@@ -332,7 +332,7 @@ TEST_CASE("options of a server that contradict each other") {
   const ClusterSpec cluster({{"ps", {"localhost:0"}}});
   TAPESTRY_REFUSED(InvalidArgumentError, "job", Server(cluster));
   TAPESTRY_REFUSED(InvalidArgumentError, "has no task 1", Server(cluster, {.job = "ps", .task = 1}));
-  for (const char* bind : {"0.0.0.0", "127.0.0.1.example.com", "[::]", ""})
+  for (const char* bind : {"0.0.0.0", "127.0.0.1.example.com", "[::]", "::"})
     TAPESTRY_REFUSED(InvalidArgumentError, "insecure", Server(cluster, {.job = "ps", .bind = bind}));
   TAPESTRY_REFUSED(InvalidArgumentError, "at least 1", Server(cluster, {.job = "ps", .sessions = 0}));
   const Server server(cluster, {.job = "ps"});
@@ -363,6 +363,7 @@ TEST_CASE("a step that is sent twice is made once") {
   CHECK(message_of<AbortedError>([&] { call("RunStep", step); }).find("received twice") != std::string::npos);
   rpc::RunStepRequest kept = step;
   kept.store_errors_in_response_body = true;
+  TAPESTRY_REFUSED(InvalidArgumentError, "`bind` of the server is empty", Server(cluster, {.job = "ps", .bind = ""}));
   CHECK(rpc::decode<rpc::RunStepResponse>(call("RunStep", kept).bytes).status_code == 10);
 
   const rpc::ExtendSessionRequest twice{.session_handle = created.session_handle, .graph_def = graph.as_graph_def()};

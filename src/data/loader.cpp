@@ -95,6 +95,9 @@ RowLoader::RowLoader(Tensors arrays, BasicLoaderOptions<Tensors> options, Where 
   if (shard.index < 0 || shard.index >= shard.count)
     throw InvalidArgumentError(detail::join("There is no shard ", shard.index, " of ", shard.count), where);
   check_rows(arrays_, where);
+  // Every shard would be empty, and a training would make no step without a word.
+  if (const std::int64_t all = arrays_[0].shape()[0]; all > 0 && all < shard.count)
+    throw InvalidArgumentError(detail::join("There are ", all, " rows for ", shard.count, " shards"), where);
 }
 
 RowLoader::RowLoader(const RowLoader& other)

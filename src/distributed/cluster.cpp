@@ -50,7 +50,11 @@ ClusterSpec::ClusterSpec(const std::vector<std::pair<std::string, std::vector<st
 void ClusterSpec::add(const std::string& job, const Addresses& tasks) {
   check_job(job);
   if (tasks.empty()) throw InvalidArgumentError(detail::join("The job '", job, "' has no tasks"));
-  for (const auto& [task, address] : tasks) check_address(job, task, address);
+  for (const auto& [task, address] : tasks) {
+    if (task < 0)
+      throw InvalidArgumentError(detail::join("The job '", job, "' has a task ", task, "; their numbers begin at 0"));
+    check_address(job, task, address);
+  }
   if (!jobs_.emplace(job, tasks).second)
     throw InvalidArgumentError(detail::join("The cluster has two jobs '", job, "'"));
 }

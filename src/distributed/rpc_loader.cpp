@@ -50,6 +50,22 @@ void reset_server(std::string_view target, const std::vector<std::string>& conta
 
 }  // namespace detail
 
+namespace {
+
+/// An address of IPv6 with the brackets that keep it apart from the port.
+std::string in_brackets(const std::string& host) {
+  return host.find(':') != std::string::npos && host[0] != '[' ? "[" + host + "]" : host;
+}
+
+/// The name by which this machine reaches a server that listens at an address.
+std::string own_name_of(const std::string& bind) {
+  for (const char* usual : {"", "127.0.0.1", "0.0.0.0", "[::]"})
+    if (bind == usual) return "localhost";
+  return bind;
+}
+
+}  // namespace
+
 ClusterSpec ClusterSpec::from_environment(Where where) {
   return detail::locating({}, where, [] { return detail::rpc_plugin().cluster_of_environment(); });
 }
@@ -61,6 +77,7 @@ ClusterSpec ClusterSpec::from_arguments(int argc, const char* const* argv, Where
 Server::Server(const ClusterSpec& cluster, const ServerOptions& options, Where where) {
   detail::locating({}, where, [&] {
     ServerOptions own = options;
+    own.bind = in_brackets(own.bind);
     if (own.job.empty()) own.job = cluster.job();
     if (own.job.empty()) throw InvalidArgumentError("Neither the options of the server nor the cluster tell its job");
     if (own.task < 0) own.task = own.job == cluster.job() ? cluster.task() : 0;
@@ -76,7 +93,8 @@ Server Server::create_local_server(const ServerOptions& options, Where where) {
   ServerOptions own = options;
   if (own.job.empty()) own.job = "localhost";
   own.task = 0;
-  return Server(ClusterSpec({{own.job, {"localhost:0"}}}), own, where);
+  const std::string host = own_name_of(in_brackets(own.bind));
+  return Server(ClusterSpec({{own.job, {host + ":0"}}}, where), own, where);
 }
 
 Server::~Server() {

@@ -28,6 +28,10 @@ tapestry::ClusterSpec cluster_of(int argc, char** argv) {
     return tapestry::ClusterSpec::from_arguments(argc, argv);
   } catch (const tapestry::NotFoundError&) {
   }
+  for (int i = 1; i < argc; ++i)
+    for (const std::string_view name : {"--job", "--task"})
+      if (const std::string_view argument = argv[i]; argument.substr(0, argument.find('=')) == name)
+        throw tapestry::InvalidArgumentError(std::string(name) + " needs --cluster, too", {});
   try {
     return tapestry::ClusterSpec::from_environment();
   } catch (const tapestry::NotFoundError&) {
@@ -40,14 +44,18 @@ tapestry::ServerOptions options_of(int argc, char** argv) {
   tapestry::ServerOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
+    const auto value = [&] {
+      if (i + 1 < argc) return argv[++i];
+      throw tapestry::InvalidArgumentError(std::string(argument) + " needs a value", {});
+    };
     if (argument == "--insecure") {
       options.insecure = true;
-    } else if (argument == "--bind" && i + 1 < argc) {
-      options.bind = argv[++i];
-    } else if (argument == "--tls" && i + 1 < argc) {
-      options.tls = tapestry::Tls::files(argv[++i]);
-    } else if ((argument == "--cluster" || argument == "--job" || argument == "--task") && i + 1 < argc) {
-      ++i;
+    } else if (argument == "--bind") {
+      options.bind = value();
+    } else if (argument == "--tls") {
+      options.tls = tapestry::Tls::files(value());
+    } else if (argument == "--cluster" || argument == "--job" || argument == "--task") {
+      value();
     } else if (!argument.starts_with("--cluster=") && !argument.starts_with("--job=") &&
                !argument.starts_with("--task=")) {
       throw tapestry::InvalidArgumentError("Unknown argument: " + std::string(argument) + '\n' + usage, {});

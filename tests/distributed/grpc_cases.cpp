@@ -296,6 +296,27 @@ TEST_CASE("tasks of a cluster over mutual TLS") {
   session.run(global_variables_initializer());
   session.run(step);
   CHECK(session.run(w).item<float>() == 2.0F - 0.1F * 2.0F);
+TEST_CASE("loopback addresses") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor one = constant(1.0);
+  const std::vector<std::pair<const char*, const char*>> targets{{"127.0.0.1", "grpc://localhost:"},
+                                                                 {"localhost", "grpc://localhost:"},
+                                                                 {"127.0.0.2", "grpc://127.0.0.2:"},
+                                                                 {"::1", "grpc://[::1]:"},
+                                                                 {"[::1]", "grpc://[::1]:"}};
+  for (const auto& [bind, target] : targets) {
+    INFO(bind);
+    try {
+      const Server server = Server::create_local_server({.bind = bind});
+      CHECK(server.target().starts_with(target));
+      CHECK(Session(server.target(), graph).run(one).item<float>() == 1);
+    } catch (const UnavailableError& error) {
+      says(error.message(), "Cannot listen at [::1]:0");  // a machine without IPv6
+    }
+  }
+}
+
 }
 
 TEST_CASE("a server that is gone, a port in use, a target that is none") {
@@ -317,6 +338,8 @@ TEST_CASE("a server that is gone, a port in use, a target that is none") {
   } while (message.find("cannot be reached") != std::string::npos);  // until gRPC connects anew
   says(message, "is not found");
   CHECK(Session(again.target(), graph).run(one).item<float>() == 1);
-  for (const char* wrong : {"localhost:1", "http://localhost:1", "grpc://", "grpc://localhost", "grpc://a:1/b"})
+  for (const char* wrong :
+       {"localhost:1", "http://localhost:1", "grpc://", "grpc://localhost", "grpc://a:1/b",
+        "grpc://localhost:", "grpc://localhost:99999", "grpc://localhost:0", "grpc://localhost:x", "grpc://:1"})
     says(message_of<InvalidArgumentError>([&] { Session(wrong, graph); }), "grpc://host:port or grpcs://host:port");
 }

@@ -15,6 +15,14 @@ wait $server
 
 "$1" --help | grep -q 'usage: tapestry-server'
 ! "$1" --job 2> "$log"
+! "$1" --cluster 2> "$log"
+grep -q -- '--cluster needs a value' "$log"
+for arguments in '--job worker --task 1' '--task=3' '--job=x'; do
+  ! "$1" $arguments 2> "$log"
+  grep -q 'needs --cluster, too' "$log"
+done
+! TF_CONFIG='{}' "$1" 2> "$log"
+grep -q 'there is no "cluster"' "$log"
 ! "$1" --nonsense 2> "$log"
 grep -q 'Unknown argument: --nonsense' "$log"
 ! "$1" --bind 0.0.0.0 2> "$log"

@@ -44,8 +44,9 @@ struct BasicLoaderOptions {
   /// with those of the loop in a random order, so that the run cannot be repeated.
   std::int64_t prefetch = 0;
   /// The part of the rows that the loader reads, such as `world.shard()`; `batch` counts rows of this part. All shards
-  /// have equally many rows: those that are left over do not occur in the epoch, which are others in each random order.
-  /// The n-th batches of all shards together are the n-th batch, `count` times as large, of a loader of all rows.
+  /// have equally many rows, at least one: those that are left over do not occur in the epoch, which are others in each
+  /// random order. The n-th batches of all shards together are the n-th batch, `count` times as large, of a loader of
+  /// all rows.
   Shard shard = {};
 };
 /// The options of a Loader.

@@ -1,5 +1,7 @@
 // libtapestry_distributed.so: sessions on servers, and servers.
 
+#include <charconv>
+
 #include "core/open_plugin.hpp"
 #include "distributed/grpc/grpc_transport.hpp"
 #include "distributed/rpc/master.hpp"
@@ -11,13 +13,22 @@
 namespace tapestry::detail {
 namespace {
 
+/// Whether an address ends with a port; gRPC would take 65537 for 1, and none for 443.
+bool has_port(std::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  int port = 0;
+  const char* last = address.data() + address.size();
+  const auto [end, error] = std::from_chars(address.data() + colon + 1, last, port);
+  return error == std::errc() && end == last && port >= 1 && port <= 65535;
+}
+
 /// The connection to "grpc://host:port", or, encrypted, to "grpcs://host:port".
 std::shared_ptr<Channel> connect(std::string_view target) {
   const std::size_t end = target.find("://");
   const std::string_view scheme = target.substr(0, end),
                          address = end == std::string_view::npos ? "" : target.substr(end + 3);
-  if ((scheme != "grpc" && scheme != "grpcs") || address.find(':') == std::string_view::npos ||
-      address.find('/') != std::string_view::npos)
+  if ((scheme != "grpc" && scheme != "grpcs") || !has_port(address) || address.find('/') != std::string_view::npos)
     throw InvalidArgumentError(join(
         "The target of a session is \"\" or of the form grpc://host:port or grpcs://host:port, not \"", target, "\""));
   if (scheme == "grpc") return grpc_transport().connect(std::string(address));

@@ -92,6 +92,7 @@ class Master final : public Server::Service {
 
  private:
   static void check(const ServerOptions& options) {
+    if (options.bind.empty()) throw InvalidArgumentError("`bind` of the server is empty; it is an address");
     in_addr number{};
     const bool is_number = ::inet_pton(AF_INET, options.bind.c_str(), &number) == 1;
     const bool loopback =

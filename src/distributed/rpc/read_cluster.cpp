@@ -96,6 +96,8 @@ ClusterSpec made_of(const ClusterJson& found, std::string_view setting) {
 Addresses slurm_tasks(const std::string& nodes, int tasks) {
   std::vector<std::string> hosts;
   reading("SLURM_STEP_NODELIST", [&] { hosts = slurm_hosts(nodes); });
+  constexpr int most_tasks = 1'000'000;
+  if (tasks > most_tasks) throw InvalidArgumentError(join("SLURM_NTASKS: ", tasks, " tasks are too many"));
   const int each = (tasks + static_cast<int>(hosts.size()) - 1) / static_cast<int>(hosts.size());
   Addresses addresses;
   for (int task = 0; task < tasks; ++task) addresses.emplace(task, join(hosts[task / each], ":", 8888 + task % each));

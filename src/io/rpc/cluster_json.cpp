@@ -30,7 +30,8 @@ int task_number(const json& value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size()) number = -1;
   }
-  if (number < 0) throw InvalidArgumentError("a task is not a number");
+  if (number < 0)
+    throw InvalidArgumentError(detail::join(value.dump(), " is not the number of a task, a whole one from 0 on"));
   return number;
 }
 
@@ -46,7 +47,7 @@ void read_jobs(const json& cluster, ClusterJson& to) {
     std::map<int, std::string>& addresses = to.jobs[job];
     int next = 0;
     for (const auto& [key, value] : tasks.items())
-      addresses.emplace(tasks.is_array() ? next++ : task_number(key), address_of(value));
+      addresses.emplace(tasks.is_array() ? next++ : task_number(json(key)), address_of(value));
   }
 }
 
@@ -55,10 +56,10 @@ void read_jobs(const json& cluster, ClusterJson& to) {
 ClusterJson read_tf_config(const std::string& text) {
   const json value = parsed(text);
   ClusterJson result;
-  if (const auto cluster = value.find("cluster"); cluster != value.end()) {
-    if (!cluster->is_object()) throw InvalidArgumentError("\"cluster\" is no JSON object");
-    read_jobs(*cluster, result);
-  }
+  const auto cluster = value.find("cluster");
+  if (cluster == value.end()) throw InvalidArgumentError("there is no \"cluster\"");
+  if (!cluster->is_object()) throw InvalidArgumentError("\"cluster\" is no JSON object");
+  read_jobs(*cluster, result);
   if (const auto task = value.find("task"); task != value.end()) {
     if (!task->is_object() || !task->contains("type") || !task->at("type").is_string())
       throw InvalidArgumentError("\"task\" has no \"type\"");
