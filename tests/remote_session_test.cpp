@@ -203,6 +203,35 @@ TEST_CASE("errors of a server have the class, the node and the line of this prog
   TAPESTRY_REFUSED(UnimplementedError, "no plan", session.explain(seven));
 }
 
+TEST_CASE("a server that is alone has no other jobs, tasks and devices") {
+  const Server server = Server::create_local_server();
+  const auto run_at = [&](const std::string& where, bool soft) {
+    Graph graph;
+    const auto scope = graph.as_default();
+    const auto there = device(where);
+    const Tensor y = add(placeholder(float32, {}, "x"), 1.0, "y");
+    const Session session(server.target(), graph, {.allow_soft_placement = soft});
+    auto parts = session.partial_run_setup({y}, {graph.get_tensor_by_name("x:0")});
+    check_values(parts.run(y, {{"x:0", 2.0}}), {3});
+    return session.run(y, {{"x:0", 1.0}});
+  };
+  for (const char* good : {"", "/job:localhost", "/job:localhost/replica:0/task:0", "/task:0/cpu:0", "/device:CPU:0"})
+    check_values(run_at(good, false), {2});
+  check_values(run_at("/gpu:0", true), {2});
+  const auto refuse = [&](const std::string& where, bool soft, const std::string& there) {
+    const std::string text = caught<InvalidArgumentError>([&] { run_at(where, soft); }).message();
+    CHECK_MESSAGE(text.starts_with(detail::join("Cannot assign a device for operation y: {{node y}} was explicitly "
+                                                "assigned to ",
+                                                where, " but available devices are [ ", there)),
+                  text);
+  };
+  for (const bool soft : {false, true})
+    for (const char* wrong :
+         {"/job:nope", "/job:worker/task:3", "/job:localhost/task:1", "/job:nope/task:0/device:CPU:0"})
+      refuse(wrong, soft, "/job:localhost/replica:0/task:0/device:* ]. Make sure");
+  refuse("/device:GPU:0", false, "/job:localhost/replica:0/task:0/device:CPU:0");
+}
+
 TEST_CASE("a target that names no server") {
   Graph graph;
   const auto scope = graph.as_default();
@@ -334,6 +363,7 @@ TEST_CASE("options of a server that contradict each other") {
   TAPESTRY_REFUSED(InvalidArgumentError, "has no task 1", Server(cluster, {.job = "ps", .task = 1}));
   for (const char* bind : {"0.0.0.0", "127.0.0.1.example.com", "[::]", "::"})
     TAPESTRY_REFUSED(InvalidArgumentError, "insecure", Server(cluster, {.job = "ps", .bind = bind}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "`bind` of the server is empty", Server(cluster, {.job = "ps", .bind = ""}));
   TAPESTRY_REFUSED(InvalidArgumentError, "at least 1", Server(cluster, {.job = "ps", .sessions = 0}));
   const Server server(cluster, {.job = "ps"});
   CHECK(server.job() == "ps");
@@ -363,7 +393,6 @@ TEST_CASE("a step that is sent twice is made once") {
   CHECK(message_of<AbortedError>([&] { call("RunStep", step); }).find("received twice") != std::string::npos);
   rpc::RunStepRequest kept = step;
   kept.store_errors_in_response_body = true;
-  TAPESTRY_REFUSED(InvalidArgumentError, "`bind` of the server is empty", Server(cluster, {.job = "ps", .bind = ""}));
   CHECK(rpc::decode<rpc::RunStepResponse>(call("RunStep", kept).bytes).status_code == 10);
 
   const rpc::ExtendSessionRequest twice{.session_handle = created.session_handle, .graph_def = graph.as_graph_def()};

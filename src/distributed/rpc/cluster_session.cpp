@@ -145,7 +145,10 @@ std::shared_ptr<const ClusterSession::Plan> ClusterSession::make_plan(const rpc:
   auto plan = std::make_shared<Plan>();
   const io::GraphDef graph = graph_def();
   const rpc::PlacedGraph placed = rpc::place_on_tasks(graph, names, place_.task, tasks_);
-  if (placed.is_all_at(place_.task) && !placed.uses_resources()) return plan;
+  if (placed.is_all_at(place_.task) && !placed.uses_resources()) {
+    if (!config_.allow_soft_placement) rpc::require_devices(placed, place_.devices);
+    return plan;
+  }
   // Reads the graph for its types and shapes only: most of its Variables are elsewhere.
   ServedSession types(graph, std::make_shared<io::VariableTable>("", std::numeric_limits<std::int64_t>::max()),
                       options_);
@@ -210,8 +213,6 @@ struct ClusterSession::Step {
 };
 
 rpc::RunStepResponse ClusterSession::run(const rpc::RunStepRequest& request, std::stop_token stop) {
-  const bool is_alone = place_.tasks.names().size() == 1 && !uses_resources();
-  if (is_alone) return ServedSession::run(request, std::move(stop));
   if (!request.partial_run_handle.empty()) {
     if (const std::shared_ptr<PartialRun> partial = find_partial_run(request.partial_run_handle)) {
       note_use();
@@ -344,7 +345,6 @@ std::string ClusterSession::set_up_partial_run(const rpc::PartialRunSetupRequest
   rpc::RunNames names{.targets = request.target};
   for (const std::string& each : request.feed) names.feeds.push_back(full_name(each));
   for (const std::string& each : request.fetch) names.fetches.push_back(full_name(each));
-  if (place_.tasks.names().size() == 1 && !uses_resources()) return ServedSession::set_up_partial_run(request);
   const std::shared_ptr<const Plan> plan = plan_for(names, closing());
   if (plan->parts.empty()) return ServedSession::set_up_partial_run(request);
   const auto partial = std::make_shared<PartialRun>();

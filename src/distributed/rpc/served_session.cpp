@@ -70,11 +70,6 @@ io::GraphDef ServedSession::graph_def() const {
   return graph_.file();
 }
 
-bool ServedSession::uses_resources() const {
-  const std::lock_guard lock(mutex_);
-  return graph_.uses_resources();
-}
-
 ServedSession::Clock::time_point ServedSession::last_use() const {
   const std::lock_guard lock(mutex_);
   return last_use_;

@@ -46,7 +46,6 @@ class ServedSession {
  protected:
   /// The graph as it is now. Its nodes stay where they are until `extend`.
   io::GraphDef graph_def() const;
-  bool uses_resources() const;
   std::stop_token closing() const { return closing_.get_token(); }
   void note_use();
 

@@ -2,7 +2,6 @@
 
 #include <iterator>
 
-#include "io/rpc/resource_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/read_graph.hpp"
@@ -22,10 +21,7 @@ void SentGraph::extend(GraphDef more) {
                                               "session."));
   std::string library = file_.library;
   merge_library(library, more.library);
-  for (const NodeDef& each : more.nodes) {
-    names_.insert(each.name);
-    uses_resources_ |= uses_shared_resource(each.op);
-  }
+  for (const NodeDef& each : more.nodes) names_.insert(each.name);
   std::move(more.nodes.begin(), more.nodes.end(), std::back_inserter(file_.nodes));
   file_.library = std::move(library);
   if (more.producer != 0) file_.producer = more.producer;

@@ -19,8 +19,6 @@ class SentGraph {
   void extend(std::string_view graph_def);
   void extend(GraphDef more);
   const GraphDef& file() const { return file_; }
-  /// Whether a node uses a queue or an accumulator.
-  bool uses_resources() const { return uses_resources_; }
   /// The graph as it is now. Throws what `read_graph` and `import_graph` throw.
   Graph read(const std::shared_ptr<VariableTable>& variables) const;
 
@@ -28,7 +26,6 @@ class SentGraph {
   GraphLimits limits_;
   GraphDef file_;
   std::unordered_set<std::string> names_;
-  bool uses_resources_ = false;
 };
 
 }  // namespace tapestry::io::rpc

@@ -75,6 +75,30 @@ bool takes_reference(const NodeDef& node) {
          op == "DestroyTemporaryVariable";
 }
 
+/// TensorFlow's text for a device that there is not. `there`: the devices that there are.
+[[noreturn]] void refuse_device(const NodeDef& node, const std::vector<std::string>& there) {
+  std::string list;
+  for (const std::string& each : there) list += (list.empty() ? "" : ", ") + each;
+  throw InvalidArgumentError(
+      detail::join("Cannot assign a device for operation ", node.name, ": {{node ", node.name,
+                   "}} was explicitly assigned to ", node.device, " but available devices are [ ", list,
+                   " ]. Make sure the device specification refers to a valid device.\n\t [[", node.name, "]]"));
+}
+
+std::vector<std::string> names_of(const std::vector<DeviceDef>& devices) {
+  std::vector<std::string> names;
+  for (const DeviceDef& each : devices) names.push_back(each.name);
+  return names;
+}
+
+/// The device of a task that a node asks for, if it names one that is there.
+const DeviceDef* find_device(const NodeDef& node, const std::vector<DeviceDef>& devices) {
+  const std::string wanted = DeviceSpec(node).device;
+  for (const DeviceDef& each : devices)
+    if (each.name.ends_with("/device:" + wanted)) return &each;
+  return nullptr;
+}
+
 /// Sets of nodes that share a task.
 class Groups {
  public:
@@ -97,6 +121,11 @@ bool PlacedGraph::uses_resources() const {
 
 bool PlacedGraph::is_all_at(const std::string& task) const {
   return std::all_of(tasks.begin(), tasks.end(), [&](const std::string& each) { return each == task; });
+}
+
+void require_devices(const PlacedGraph& graph, const std::vector<DeviceDef>& devices) {
+  for (const NodeDef& each : graph.nodes)
+    if (!DeviceSpec(each).device.empty() && !find_device(each, devices)) refuse_device(each, names_of(devices));
 }
 
 PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std::string& own,
@@ -162,11 +191,9 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     if (spec.is_at(own)) return own;
     const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const auto& each) { return spec.is_at(each); });
     if (found != tasks.end()) return *found;
-    std::string there;
-    for (const std::string& each : tasks) there += (there.empty() ? "" : ", ") + each;
-    throw InvalidArgumentError(detail::join(
-        "Cannot assign a device for operation '", graph.nodes[i].name, "': it asks for '", graph.nodes[i].device,
-        "'; the session can use the tasks ", there, "\n\t [[{{node ", graph.nodes[i].name, "}}]]"));
+    std::vector<std::string> there;
+    for (const std::string& each : tasks) there.push_back(each + "/device:*");
+    refuse_device(graph.nodes[i], there);
   };
   std::vector<char> is_used(graph.nodes.size());  // by group
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
@@ -238,17 +265,10 @@ class Cutter {
   }
 
   std::string full_device(const NodeDef& node, const std::string& task) {
-    const std::string wanted = DeviceSpec(node).device;
-    if (wanted.empty()) return cpu_of(task).name;
-    std::string there;
-    for (const DeviceDef& each : devices(task)) {
-      if (each.name.ends_with("/device:" + wanted)) return each.name;
-      there += (there.empty() ? "" : ", ") + each.name;
-    }
+    if (DeviceSpec(node).device.empty()) return cpu_of(task).name;
+    if (const DeviceDef* found = find_device(node, devices(task))) return found->name;
     if (options_.allow_soft_placement) return cpu_of(task).name;
-    throw InvalidArgumentError(detail::join("Cannot assign a device for operation '", node.name, "': it asks for '",
-                                            node.device, "', and the task has ", there, "\n\t [[{{node ", node.name,
-                                            "}}]]"));
+    refuse_device(node, names_of(devices(task)));
   }
 
   std::string new_name(const std::string& base) { return detail::join(base, "/_", ++last_); }

@@ -34,6 +34,10 @@ struct PlacedGraph {
 PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std::string& own,
                            const std::vector<std::string>& tasks);
 
+/// Throws InvalidArgumentError for a node that asks for a device which is not among those of its task, where all are at
+/// one.
+void require_devices(const PlacedGraph& graph, const std::vector<DeviceDef>& devices);
+
 /// A part of a graph for a task. Its devices are full names.
 struct TaskPart {
   std::string task;
