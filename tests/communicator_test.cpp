@@ -248,6 +248,43 @@ TEST_CASE("broadcast sets Variables to the values of the root") {
     });
 }
 
+TEST_CASE("Variables in braces are broadcast") {
+  run_ranks(2, [](const Communicator& world) {
+    const Variable v(1.0 + world.rank()), w(3.0 + world.rank());
+    world.broadcast({v}, 1);
+    world.broadcast({v, w});
+    check_values(v, {2});
+    check_values(w, {3});
+    check_values(world.broadcast({5.0 + world.rank(), 1.0}), {5, 1});
+  });
+}
+
+TEST_CASE("two threads in one communicator are an error, not a crash") {
+  std::atomic<bool> go_on = false;
+  run_ranks(2, [&](const Communicator& world) {
+    std::atomic<int> refused = 0;
+    if (world.rank() == 0) {
+      // One of them waits for rank 1, which comes when the other has been refused.
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 2; ++i)
+        threads.emplace_back([&] {
+          try {
+            check_values(world.all_reduce(1.0), {2});
+          } catch (const FailedPreconditionError& error) {
+            CHECK(std::string(error.what()).find("Two threads use one Communicator") != std::string::npos);
+            if (++refused == 1) go_on = true;
+          }
+        });
+      for (std::thread& each : threads) each.join();
+      CHECK(refused == 1);
+    } else {
+      while (!go_on) std::this_thread::yield();
+      check_values(world.all_reduce(1.0), {2});
+    }
+    check_values(world.all_reduce(1.0), {2});
+  });
+}
+
 TEST_CASE("split: the ranks of a color are a communicator, beside which the others go on") {
   for (int ranks = 1; ranks <= 5; ++ranks)
     run_ranks(ranks, [&](const Communicator& world) {

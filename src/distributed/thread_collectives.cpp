@@ -39,8 +39,19 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadJob> job, std::vector<int> member
     : job_(std::move(job)),
       members_(std::move(members)),
       left_(members_.size()),
+      is_calling_(members_.size()),
       posts_(members_.size()),
       colors_(members_.size()) {}
+
+ThreadGroup::OneCall::OneCall(ThreadGroup& group, int rank, std::string_view name, Where where)
+    : is_calling_(group.is_calling_[rank]) {
+  if (is_calling_ != 0)
+    throw FailedPreconditionError(
+        join("Two threads use one Communicator at the same time: ", name, " is called while another call of rank ",
+             rank, " waits for the other ranks. A thread gets its own by `split`"),
+        where);
+  is_calling_ = 1;
+}
 
 /// How a rank of this group has ended; "" while it runs.
 const std::string& ThreadGroup::end_of(std::size_t rank) const {
@@ -110,12 +121,14 @@ void ThreadGroup::meet_calls(Lock& lock, int rank, const Exchange& exchange) {
 
 int ThreadGroup::agree(int rank, const Exchange& exchange) {
   Lock lock(job_->mutex);
+  const OneCall one(*this, rank, exchange.name, exchange.where);
   meet_calls(lock, rank, exchange);
   return not_by_device_;
 }
 
 void ThreadGroup::run(int rank, const Exchange& exchange) {
   Lock lock(job_->mutex);
+  const OneCall one(*this, rank, exchange.name, exchange.where);
   do meet_calls(lock, rank, exchange);
   while (by_device_ > 0);
   if (exchange.kind == Exchange::Kind::barrier) return;
@@ -183,6 +196,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::place_of(const std::sh
 std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int color, Where where) {
   const Exchange exchange{.kind = Exchange::Kind::split, .name = "split", .where = where};
   Lock lock(job_->mutex);
+  const OneCall one(*this, rank, exchange.name, where);
   require_all_there();
   posts_[rank] = &exchange;
   colors_[rank] = color;

@@ -46,6 +46,18 @@ class ThreadGroup {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  /// A rank's call, while it lives; made and destroyed under the lock. Throws FailedPreconditionError if another thread
+  /// makes a call of the same rank: the two would take each other's place among the ranks.
+  class OneCall {
+   public:
+    OneCall(ThreadGroup& group, int rank, std::string_view name, Where where);
+    ~OneCall() { is_calling_ = 0; }
+    OneCall(const OneCall&) = delete;
+    OneCall& operator=(const OneCall&) = delete;
+
+   private:
+    char& is_calling_;
+  };
   void meet(Lock& lock, const std::function<void()>& when_all_are_there, bool may_abort);
   void require_all_there() const;
   const std::string& end_of(std::size_t rank) const;
@@ -57,7 +69,8 @@ class ThreadGroup {
 
   std::shared_ptr<ThreadJob> job_;
   std::vector<int> members_;
-  std::vector<char> left_;  ///< by rank
+  std::vector<char> left_;        ///< by rank
+  std::vector<char> is_calling_;  ///< by rank
   // The collective that is going on.
   std::vector<const Exchange*> posts_;  ///< by rank
   int waiting_ = 0;

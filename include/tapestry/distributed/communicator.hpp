@@ -1,7 +1,9 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -87,7 +89,13 @@ class TAPESTRY_API Communicator {
   /// The tensor of the rank `root`. The others give a tensor of its dtype and shape.
   Tensor broadcast(In x, int root = 0, std::string_view name = {}) const;
   /// Sets the Variables of all ranks, such as `model.parameters()`, to the values that they have on the rank `root`.
+  /// @{
   void broadcast(const std::vector<Variable>& variables, int root = 0, Where where = Where::here()) const;
+  template <std::derived_from<Variable> V>
+  void broadcast(std::initializer_list<V> variables, int root = 0, Where where = Where::here()) const {
+    broadcast(std::vector<Variable>(variables.begin(), variables.end()), root, where);
+  }
+  /// @}
   /// The tensors of all ranks in the order of the ranks, joined along the first axis: [n, ...] becomes [size * n, ...],
   /// and a scalar [size].
   Tensor all_gather(In x, std::string_view name = {}) const;
