@@ -254,11 +254,15 @@ TEST_CASE("errors that need no graph any more, or found none, name the line") {
 
 TEST_CASE("damaged files of graphs") {
   const TemporaryFolder folder;
-  for (const char* name : {"damaged.pb", "damaged.pbtxt"}) {
+  const auto write = [&](const char* name, std::string_view bytes) {
     const std::string path = (folder / name).string();
-    std::ofstream(path) << "garbage";
-    TAPESTRY_REFUSED(DataLossError, path, Graph::load(path));
-  }
+    std::ofstream(path) << bytes;
+    return path;
+  };
+  const std::string binary = write("damaged.pb", "\xff\xff\xff\xff"), text = write("damaged.pbtxt", "garbage");
+  for (const std::string& path : {binary, text}) TAPESTRY_REFUSED(DataLossError, path, Graph::load(path));
+  const std::string other = write("text.pb", "garbage");
+  TAPESTRY_REFUSED(InvalidArgumentError, other + " is a text", Graph::load(other));
 }
 
 TEST_CASE("collections of what is in another graph") {

@@ -109,9 +109,9 @@ INTERNALS = {
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/nn/lstm_sequence.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
     # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes,
-    # and a monitored one adds operations that ask for the state of Variables.
+    # and a monitored one adds operations that ask for the state of Variables. Ranks compare the steps of their optimizers.
     'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
-                         'src/graph/graph_state.hpp', 'src/graph/remote_session.hpp',
+                         'src/autodiff/variable_cell.hpp', 'src/graph/graph_state.hpp', 'src/graph/remote_session.hpp',
                          'src/graph/state_ops.hpp', 'src/train/arguments.hpp'),
 }
 

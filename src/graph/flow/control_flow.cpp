@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dispatch/recorder.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
 #include "tapestry/detail/locate.hpp"
@@ -16,10 +17,10 @@ bool any_symbolic(const Tensors& tensors) {
 
 /// What a loop is given, or one branch or iteration gives, as new tensors, as in a graph: a tape that watches one of
 /// them does not watch a tensor around the function, and the gradients that arrive at it are summed before they are
-/// added to those of such a tensor.
+/// added to those of such a tensor. Symbolic ones are inputs and outputs of a node, but for the tapes that record now.
 Tensors separate(Tensors results) {
   for (Tensor& each : results)
-    if (is_floating(each.dtype())) each = identity(each);
+    if (is_floating(each.dtype()) && !(each.is_symbolic() && recorders().empty())) each = identity(each);
   return results;
 }
 
