@@ -57,7 +57,8 @@ Format message_format(std::string_view bytes, bool is_whole) {
   if (fields.has_number(1) && fields.has_message(2)) return Format::saved_model;
   const MessageFields first = message_fields(fields.first, true);
   // Both begin with a message: a graph with a node, which has a name and an op; a MetaGraphDef with what has a list of
-  // ops, that is to say a message, in place of the op, or the version of TensorFlow in place of an attribute.
+  // ops, that is to say a message, in place of the op, or the number of a version of TensorFlow in place of an
+  // attribute.
   for (const std::uint32_t tag : {2U, 5U}) {
     std::string_view value;
     for (WireReader each(fields.first.data(), fields.first.size()); first.has_message(tag) && each.next();)
@@ -65,7 +66,8 @@ Format message_format(std::string_view bytes, bool is_whole) {
         value = each.get_text();
       else
         each.skip();
-    if (!value.empty() && value.starts_with('\n') == (tag == 2)) return Format::meta_graph;
+    if (tag == 2 ? value.starts_with('\n') : !value.empty() && value[0] >= '0' && value[0] <= '9')
+      return Format::meta_graph;
   }
   return first.has_message(1) && first.has_message(2) ? Format::graph : Format::unknown;
 }
