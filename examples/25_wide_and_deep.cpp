@@ -403,7 +403,7 @@ int main(int count, char** arguments) {
       throw tp::InvalidArgumentError("--only takes write or train, not " + only);
     constexpr int most = 64;  // they are threads and servers of this process
     for (const auto& [flag, number] : {std::pair("--ranks", ranks), std::pair("--workers", workers)})
-      if (number < 0 || number > most)
+      if (number > most)
         throw tp::InvalidArgumentError(std::string(flag) + " takes 0 to 64, not " + std::to_string(number));
     if (ranks > 0 && workers > 0)
       throw tp::InvalidArgumentError("--ranks and --workers are two ways to train: choose one");

@@ -156,7 +156,7 @@ def census(program, folder):
     outputs = [output, run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10, "--ranks", 2)]
     if "no-servers" not in sys.argv:
         outputs.append(run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 4, "--workers", 2))
-    for wrong in (["--workers", "100000"], ["--ranks", "-1"], ["--ranks", "2", "--workers", "2"], ["--epochs", "0"]):
+    for wrong in (["--workers", "100000"], ["--ranks", "65"], ["--ranks", "2", "--workers", "2"], ["--epochs", "0"]):
         done = subprocess.run([program, "--data", folder] + wrong, capture_output=True, check=False, encoding="utf-8")
         assert done.returncode == 1 and done.stdout == "" and wrong[0] in done.stderr, done
     for each in outputs:
