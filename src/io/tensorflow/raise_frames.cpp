@@ -244,17 +244,22 @@ class Frame {
   std::map<std::string, std::string> switches_;  ///< by name: the Merge whose value it passes on
 };
 
-/// Which nodes nothing comes into but constants.
-std::vector<char> constant_nodes(const GraphDef& graph, const Index& index) {
-  std::vector<char> is_constant(graph.nodes.size(), 1);
+/// By node: those that take an output of it, or wait for it.
+std::vector<std::vector<std::size_t>> users_of_nodes(const GraphDef& graph, const Index& index) {
   std::vector<std::vector<std::size_t>> users(graph.nodes.size());
-  std::vector<std::size_t> pending;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
     for (const std::string& input : graph.nodes[i].inputs)
       if (const auto found = index.find(producer_name(input)); found != index.end()) users[found->second].push_back(i);
-    if (graph.nodes[i].inputs.empty() && graph.nodes[i].op != "Const") pending.push_back(i);
-    if (is_enter(graph.nodes[i])) pending.push_back(i);
-  }
+  return users;
+}
+
+/// Which nodes nothing comes into but constants.
+std::vector<char> constant_nodes(const GraphDef& graph, const std::vector<std::vector<std::size_t>>& users) {
+  std::vector<char> is_constant(graph.nodes.size(), 1);
+  std::vector<std::size_t> pending;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    if (is_enter(graph.nodes[i]) || (graph.nodes[i].inputs.empty() && graph.nodes[i].op != "Const"))
+      pending.push_back(i);
   for (const std::size_t i : pending) is_constant[i] = 0;
   while (!pending.empty()) {
     const std::size_t i = pending.back();
@@ -268,12 +273,10 @@ std::vector<char> constant_nodes(const GraphDef& graph, const Index& index) {
 /// The nodes that each frame reaches, without those after its Exits, by the frame's name; and the constants from which
 /// they compute without an Enter, as functions that are called in a loop have them.
 std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& graph, const Index& index) {
-  std::vector<std::vector<std::size_t>> users(graph.nodes.size());
+  const std::vector<std::vector<std::size_t>> users = users_of_nodes(graph, index);
+  const std::vector<char> is_constant = constant_nodes(graph, users);
   std::map<std::string, std::set<std::size_t>> frames;
-  const std::vector<char> is_constant = constant_nodes(graph, index);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const std::string& input : graph.nodes[i].inputs)
-      if (const auto found = index.find(producer_name(input)); found != index.end()) users[found->second].push_back(i);
     if (const auto* name = is_enter(graph.nodes[i]) ? attr_of<std::string>(graph.nodes[i], "frame_name") : nullptr)
       frames[*name].insert(i);
   }
@@ -290,7 +293,7 @@ std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& g
     while (!pending.empty()) {
       const NodeDef& node = graph.nodes[pending.back()];
       pending.pop_back();
-      for (std::size_t k = 0; !is_enter(node) && k < node.inputs.size(); ++k)
+      for (std::size_t k = 0; !is_enter(node) && k < data_inputs(node); ++k)
         if (const auto found = index.find(producer_name(node.inputs[k]));
             found != index.end() && is_constant[found->second] && members.insert(found->second).second)
           pending.push_back(found->second);
