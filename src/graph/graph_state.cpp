@@ -65,28 +65,39 @@ bool merge(std::optional<Specs>& all, const Specs& specs) {
   return true;
 }
 
-/// What an op infers for every rank that an input of unknown rank can have. Nothing when it takes none, or when the
-/// number of its results depends on the rank.
+/// What an op infers for every rank that its inputs of unknown rank can have. The open inputs whose bit is set in
+/// `deeper` have one axis more than the others. Nothing when the op takes none of these ranks, or when the number of
+/// its results depends on them.
+std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std::size_t>& open, std::uint32_t deeper) {
+  std::optional<Specs> all;
+  for (int rank = 0; rank <= Shape::max_rank; ++rank) {
+    Call trial(call.op(), call.inputs(), call.attrs(), call.where(), call.name());
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      const int own = std::min(rank + static_cast<int>(deeper >> i & 1), Shape::max_rank);
+      trial.mutable_inputs()[open[i]] = make_symbolic(
+          call.input(open[i]).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(own), -1)), cpu());
+    }
+    try {
+      if (!merge(all, call.op().infer(trial))) return {};
+    } catch (const Error&) {
+      continue;  // the op does not take these ranks
+    }
+  }
+  return all;
+}
+
+/// What an op infers for all ranks of its inputs that it takes.
 std::optional<Specs> infer_for_all_ranks(const Call& call) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (!call.input(i).shape().has_rank()) open.push_back(i);
-  std::optional<Specs> all;
-  for (int rank = 0; rank <= Shape::max_rank; ++rank) {
-    Call trial(call.op(), call.inputs(), call.attrs(), call.where(), call.name());
-    for (const std::size_t i : open)
-      trial.mutable_inputs()[i] = make_symbolic(
-          call.input(i).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1)), cpu());
-    try {
-      if (!merge(all, call.op().infer(trial))) return {};
-    } catch (const Error&) {
-      continue;  // the op does not take this rank
-    }
-  }
-  if (!all) return {};
-  // Inputs of several unknown ranks were tried with equal ones only: that tells dtypes, but no shapes.
-  if (open.size() > 1)
-    for (Spec& each : *all) each.shape = Shape::unknown_rank();
+  std::optional<Specs> all = infer_for_all_ranks(call, open, 0);
+  if (open.size() == 1) return all;
+  // Classes, say, have an axis less than what they are the classes of.
+  const std::uint32_t combinations = open.size() <= 3 ? 1U << open.size() : 0;
+  for (std::uint32_t deeper = 1; !all && deeper < combinations; ++deeper) all = infer_for_all_ranks(call, open, deeper);
+  // Not all combinations of ranks were tried: these tell dtypes, but no shapes.
+  for (std::size_t i = 0; all && i < all->size(); ++i) (*all)[i].shape = Shape::unknown_rank();
   return all;
 }
 

@@ -139,7 +139,12 @@ TAPESTRY_OP(stack_op){{
           if (!backend.join(call.inputs(), axis, y)) backend.copy_each(call.inputs(), slices_of(y, axis));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      return Tensors(unstack(g, call.attr<std::int64_t>("axis")));
+      const auto axis = call.attr<std::int64_t>("axis");
+      if (g.shape().has_rank()) return Tensors(unstack(g, axis));
+      Tensors parts;
+      for (const Tensor& each : split(g, static_cast<std::int64_t>(call.inputs().size()), axis))
+        parts.push_back(squeeze(each, {axis}));
+      return parts;
     },
     .promotion = common_type,
     .needs = needs_nothing,

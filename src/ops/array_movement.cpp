@@ -123,8 +123,9 @@ TAPESTRY_OP(reshape_op){{
 
 /// The permutation of a call of `transpose`, checked; by default the reversal of the axes.
 Ints permutation_of(const Call& call) {
-  const int rank = call.input(0).rank();
   const Ints* given = call.attrs().find<Ints>("perm");
+  const bool tells_rank = given && !call.input(0).shape().has_rank();
+  const int rank = tells_rank ? static_cast<int>(given->size()) : call.input(0).rank();
   Ints perm = given ? *given : Ints(rank);
   if (!given) {
     std::iota(perm.begin(), perm.end(), 0);
@@ -161,6 +162,7 @@ TAPESTRY_OP(transpose_op){{
           return detail::make_view(x, spec.shape, strides);
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      if (!call.attrs().find("perm")) return {transpose(g)};  // which undoes itself
       const Ints perm = permutation_of(call);
       Ints inverse(perm.size());
       for (std::size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int>(i);
@@ -347,7 +349,7 @@ TAPESTRY_OP(roll_op){{
       return {gather(x, mod(places - call.attr<std::int64_t>("shift"), n), axis_of(call))};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      const int axis = axis_of(call);  // a roll in reverse order undoes the roll
+      const auto axis = call.attr<std::int64_t>("axis");  // a roll in reverse order undoes the roll
       return {flip(apply(call.op(), {flip(g, axis)}, call.attrs()), axis)};
     },
     .needs = needs_nothing,

@@ -1,5 +1,6 @@
 #include "ops/batching.hpp"
 #include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
@@ -9,7 +10,9 @@ TAPESTRY_OP_FAMILY(bias)
 namespace tapestry {
 namespace {
 
-Tensor sum_over_rows(const Tensor& x) {
+/// The sum over all axes but the last, in the shape of the bias.
+Tensor sum_over_rows(const Tensor& x, const Tensor& bias) {
+  if (!x.shape().has_rank()) return sum_like(x, bias);
   Ints axes;
   for (int i = 0; i < x.rank() - 1; ++i) axes.push_back(i);
   return reduce_sum(x, axes);
@@ -31,7 +34,7 @@ TAPESTRY_OP(bias_add_op){{
     .forward = binary<Binary::add>,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return wanted(
-          call, [&] { return g; }, [&] { return sum_over_rows(g); });
+          call, [&] { return g; }, [&] { return sum_over_rows(g, call.input(1)); });
     },
     .promotion = common_type,
     .needs = needs_nothing,

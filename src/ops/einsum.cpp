@@ -46,8 +46,10 @@ class Parser {
     terms.push_back(inputs);
     if (terms.size() != operands.size())
       refuse("has ", terms.size(), " operands, but ", operands.size(), " tensors were given");
-    for (std::size_t i = 0; i < terms.size(); ++i)
-      parsed_.operands.push_back({operands[i], input_labels(terms[i], operands[i])});
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      const Tensor x = with_rank(operands[i], terms[i]);
+      parsed_.operands.push_back({x, input_labels(terms[i], x)});
+    }
     parsed_.output = arrow == std::string::npos ? implicit_output() : explicit_output(text_.substr(arrow + 2));
   }
 
@@ -80,6 +82,14 @@ class Parser {
       }
     }
     return labels;
+  }
+
+  /// A tensor of unknown rank, with one axis for each letter.
+  static Tensor with_rank(const Tensor& x, const std::string& term) {
+    if (x.shape().has_rank() || term.find('.') != std::string::npos) return x;
+    Ints in_order;
+    for (std::size_t i = 0; i < term.size(); ++i) in_order.push_back(static_cast<std::int64_t>(i));
+    return transpose(x, in_order);
   }
 
   Labels input_labels(const std::string& term, const Tensor& x) {

@@ -274,11 +274,14 @@ TAPESTRY_OP(top_k_op){{
 /// All elements in order along an axis, and their former positions.
 TopK sorted(const In& x, std::int64_t axis, Direction direction) {
   return blaming("Sort", x.where(), [&]() -> TopK {
-    require_rank_at_least(x, 1);
-    const int last = rank_of(x) - 1, along = normalize_axis(axis, last + 1);
     Ints swap;
-    for (int i = 0; i <= last; ++i) swap.push_back(i == along ? last : i == last ? along : i);
-    const bool inner = along == last;
+    bool inner = axis == -1 && !x->shape().has_rank();
+    if (!inner) {
+      require_rank_at_least(x, 1);
+      const int last = rank_of(x) - 1, along = normalize_axis(axis, last + 1);
+      for (int i = 0; i <= last; ++i) swap.push_back(i == along ? last : i == last ? along : i);
+      inner = along == last;
+    }
     const Tensor rows = inner ? x.tensor() : transpose(x, swap);
     const Tensors ordered =
         apply_all(top_k_op, {rows}, {{"largest", direction == Direction::descending}}, {}, x.where());

@@ -5,6 +5,7 @@
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(matmul)
 
@@ -138,24 +139,81 @@ Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
 /// Whether x has columns. Without any, `rows` cannot infer how many rows there are.
 bool has_columns(const Tensor& x) { return x.shape().sizes().back() != 0; }
 
+/// The sum of a batch of matrices.
+Tensor sum_of_batch(const Tensor& x) {
+  Ints axes;
+  for (int axis = 0; axis < x.rank() - 2; ++axis) axes.push_back(axis);
+  return axes.empty() ? x : reduce_sum(x, axes);
+}
+
+/// The operands of the product of matrices that is a gradient.
+struct GradientProduct {
+  const Tensor &x, &y;
+  MatMulOptions options;
+};
+GradientProduct product_for_a(const Tensor& g, const Tensor& b, const MatMulOptions& given) {
+  return given.transpose_a ? GradientProduct{b, g, {given.transpose_b, true}}
+                           : GradientProduct{g, b, {false, !given.transpose_b}};
+}
+GradientProduct product_for_b(const Tensor& a, const Tensor& g, const MatMulOptions& given) {
+  return given.transpose_b ? GradientProduct{g, a, {true, given.transpose_a}}
+                           : GradientProduct{a, g, {!given.transpose_a, false}};
+}
+
+/// The gradient by the first operand from the second one and the gradient of the product. If a batch shares the
+/// operand, the gradient is still that of each of the batch.
+Tensor gradient_of_a(const Tensor& g, const Tensor& b, const MatMulOptions& given) {
+  if (b.rank() == 1) {
+    if (g.rank() == 0) return g * b;
+    const Tensor column_g = expand_dims(g, -1), column_b = expand_dims(b, -1);
+    const auto& [x, y, options] = product_for_a(column_g, column_b, {given.transpose_a, false});
+    return matmul(x, y, options);
+  }
+  if (g.rank() < b.rank()) return squeeze(matmul(expand_dims(g, -2), b, {false, !given.transpose_b}), {-2});
+  const auto [x, y, options] = product_for_a(g, b, given);
+  return matmul(x, y, options);
+}
+
+/// The gradient by the second operand. `is_matrix`: whether it is one matrix, which a batch shares.
+Tensor gradient_of_b(const Tensor& a, const Tensor& g, const MatMulOptions& given, bool is_matrix) {
+  if (a.rank() == 1 && is_matrix) return given.transpose_b ? outer(g, a) : outer(a, g);
+  // This is one product, not the sum of a batch of products.
+  if (a.rank() > 2 && is_matrix && !given.transpose_a && has_columns(a) && has_columns(g))
+    return given.transpose_b ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
+  const auto [x, y, options] = product_for_b(a, g, given);
+  const Tensor found = matmul(x, y, options);
+  return is_matrix ? sum_of_batch(found) : found;
+}
+
 Tensors product_gradients(const Call& call, const Tensor& g) {
   const Tensor &a = call.input(0), &b = call.input(1);
-  const auto [transpose_a, transpose_b] = transposed(call);
-  // Where a rank is not known, the gradients are those of a product of matrices, and a run refuses other ranks.
-  const bool have_ranks = a.shape().has_rank() && b.shape().has_rank();
-  const auto product = [&](const Tensor& x, const Tensor& y, const MatMulOptions& options) {
-    return have_ranks ? matmul(x, y, options) : apply(call.op(), {x, y}, product_attrs<matrix_attrs>(options));
+  const MatMulOptions given = transposed(call);
+  const bool have_ranks = a.shape().has_rank() && b.shape().has_rank(), awaits_ranks = call.attrs().find("redo");
+  const bool is_matrix = b.shape().rank() == 2;
+  // A product that a run computes again for the ranks of what is fed. As long as they are not known it is one of
+  // matrices, also for files.
+  const auto later = [&](const GradientProduct& product, const auto& gradient) {
+    const Attrs& attrs = product_attrs<matrix_attrs>(product.options);
+    return apply(call.op(), {product.x, product.y}, awaits_ranks ? with_redo(attrs, gradient) : attrs);
   };
-  const auto gradient_a = [&, ta = transpose_a, tb = transpose_b] {
-    return ta ? product(b, g, {tb, true}) : product(g, b, {false, !tb});
+  const auto by_a = [&] {
+    if (have_ranks) return gradient_of_a(g, b, given);
+    const Tensor found = later(product_for_a(g, b, given), [given](const Tensors& known) -> Tensors {
+      const std::size_t of_g = given.transpose_a;
+      return {gradient_of_a(known[of_g], known[1 - of_g], given)};
+    });
+    return awaits_ranks && !is_matrix ? sum_like(found, a) : found;
   };
-  const auto gradient_b = [&, ta = transpose_a, tb = transpose_b] {
-    // b is one matrix for a whole batch: its gradient is one product, not the sum of a batch of products.
-    if (a.rank() > 2 && b.rank() == 2 && !ta && has_columns(a) && has_columns(g))
-      return tb ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
-    return tb ? product(g, a, {true, ta}) : product(a, g, {!ta, false});
+  const auto by_b = [&] {
+    if (have_ranks) return gradient_of_b(a, g, given, is_matrix);
+    // Which of the ways is taken depends on the rank of b, unless a is one matrix.
+    if (awaits_ranks && !is_matrix && a.shape().rank() != 2) require_rank_at_least(b, 0);
+    return later(product_for_b(a, g, given), [given, is_matrix](const Tensors& known) -> Tensors {
+      const std::size_t of_a = given.transpose_b;
+      return {gradient_of_b(known[of_a], known[1 - of_a], given, is_matrix)};
+    });
   };
-  return wanted(call, gradient_a, gradient_b);
+  return wanted(call, by_a, by_b);
 }
 
 Tensors products_of_batch(const BatchedCall& call) {

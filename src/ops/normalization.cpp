@@ -209,6 +209,7 @@ TAPESTRY_OP(batch_norm_training_op){{
 /// InvalidArgumentError when it does not.
 bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
   const int rank = rank_of(parameter);
+  if (!x.shape().has_rank()) return false;
   bool fits = rank <= rank_of(x), is_certain = true;
   for (int i = 1; fits && i <= rank; ++i) {
     const Shape part{parameter.shape().dim(-i)}, whole{x.shape().dim(-i)};

@@ -43,10 +43,8 @@ Tensor with_axes(const Call& call, const Tensor& result) {
   const Ints* axes = call.attrs().find<Ints>("axis");
   // A scalar broadcasts as it is.
   if (!axes || keeps_dims(call)) return result;
-  // Negative axes count from the end of the input's axes, not of the result's.
-  Ints list;
-  for (const std::int64_t axis : *axes) list.push_back(normalize_axis(axis, call.input(0).rank()));
-  return expand_dims(result, list);
+  // expand_dims, too, counts negative axes from the end of the input's axes. This holds for any rank.
+  return expand_dims(result, *axes);
 }
 
 template <ReduceFunction f, TypeSet allowed>
@@ -81,24 +79,30 @@ Tensors extreme_gradient(const Call& call, const Tensor& g) {
   return {extreme * with_axes(call, g / count)};
 }
 
+/// The axes of a reduction in the order in which they lie; as they are given where the rank is not known.
+Ints ordered_axes(const Call& call) {
+  const Tensor& x = call.input(0);
+  const Ints* given = call.attrs().find<Ints>("axis");
+  if (given && !x.shape().has_rank()) return *given;
+  const std::uint32_t mask = axes_mask(call, x.rank());
+  Ints axes;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (has_axis(mask, axis)) axes.push_back(axis);
+  return axes;
+}
+
 /// The derivative by an element is the product of all others along the axes. Zeros would spoil a division, so it is
 /// computed along one axis after the other, from the last to the first, as the product of the factors before the
-/// element times that of the factors behind it. The factors of an axis, `products[axis]`, are products along the axes
+/// element times that of the factors behind it. The factors of axis i, `products[i]`, are products along the axes
 /// before it.
 Tensors product_gradient(const Call& call, const Tensor& g) {
-  const int rank = call.input(0).rank();
-  const std::uint32_t axes = axes_mask(call, rank);
+  const Ints axes = ordered_axes(call);
   Tensors products{call.input(0)};
-  for (int axis = 0; axis < rank; ++axis)
-    products.push_back(has_axis(axes, axis) ? reduce_prod(products.back(), axis, {.keep_dims = true})
-                                            : products.back());
+  for (const std::int64_t axis : axes) products.push_back(reduce_prod(products.back(), axis, {.keep_dims = true}));
   Tensor gradient = with_axes(call, g);
-  for (int axis = rank - 1; axis >= 0; --axis) {
-    if (!has_axis(axes, axis)) continue;
-    const Tensor& factors = products[axis];
-    gradient = gradient * (cumprod(factors, axis, {.exclusive = true}) *
-                           cumprod(factors, axis, {.exclusive = true, .reverse = true}));
-  }
+  for (std::size_t i = axes.size(); i-- > 0;)
+    gradient = gradient * (cumprod(products[i], axes[i], {.exclusive = true}) *
+                           cumprod(products[i], axes[i], {.exclusive = true, .reverse = true}));
   return {gradient};
 }
 

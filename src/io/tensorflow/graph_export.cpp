@@ -329,6 +329,9 @@ class Exporter {
       return writer.finish("Placeholder", {},
                            {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
     if (node.attrs().find("communicator")) refuse(node, "a file does not know the ranks among which it communicates");
+    if (&op == &symbolic_gradient_op())
+      refuse(node,
+             "this gradient depends on a rank that is not known yet; give the placeholders it depends on a shape");
     const OpRule* rule = rule_of(node.type());
     // An op whose attributes no hint can tell, such as tensors.
     if (!rule && op.composition) return write_replay(writer);

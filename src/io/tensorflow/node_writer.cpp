@@ -150,20 +150,24 @@ Value NodeWriter::cast(const Value& x, DType dtype) {
   return op("Cast", {x}, dtype, {{"SrcT", code_of(x.dtype)}, {"DstT", code_of(dtype)}});
 }
 
-Value NodeWriter::element(const Value& vector, std::int64_t i) {
-  const Value begin = ints("begin", {i}), end = ints("end", {i + 1}), strides = ints("strides", {1});
+Value NodeWriter::part(const Value& vector, std::int64_t first, std::int64_t last, bool is_element) {
+  const Value begin = ints("begin", {first}), end = ints("end", {last}), strides = ints("strides", {1});
   return op("StridedSlice", {vector, begin, end, strides},
             {{"Index", code_of(int32)},
              {"begin_mask", std::int64_t{0}},
              {"end_mask", std::int64_t{0}},
              {"ellipsis_mask", std::int64_t{0}},
              {"new_axis_mask", std::int64_t{0}},
-             {"shrink_axis_mask", std::int64_t{1}}});
+             {"shrink_axis_mask", std::int64_t{is_element}}});
 }
 
+Value NodeWriter::element(const Value& vector, std::int64_t i) { return part(vector, i, i + 1, true); }
+
 Value NodeWriter::size(std::size_t i, int axis) {
-  const std::int64_t known = shape(i).sizes()[axis];
-  return known >= 0 ? number(static_cast<double>(known), int64) : element(shape_of(in(i)), axis);
+  if (!shape(i).has_rank()) return element(shape_of(in(i)), axis);
+  const int at = normalize_axis(axis, shape(i).rank());
+  const std::int64_t known = shape(i).sizes()[at];
+  return known >= 0 ? number(static_cast<double>(known), int64) : element(shape_of(in(i)), at);
 }
 
 void NodeWriter::finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields) {

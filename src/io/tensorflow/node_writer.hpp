@@ -50,7 +50,9 @@ class NodeWriter {
   Value sum(const Value& x, const std::vector<std::int64_t>& axes, bool keep = false);
   Value transpose(const Value& x, const std::vector<std::int64_t>& perm);
   Value cast(const Value& x, DType dtype);
-  /// One element of a vector.
+  /// The elements [first, last) of a vector; as a scalar, if it `is_element`. Negative numbers count from its end.
+  Value part(const Value& vector, std::int64_t first, std::int64_t last, bool is_element = false);
+  /// One element of a vector. A negative number counts from its end.
   Value element(const Value& vector, std::int64_t i);
   /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
   Value size(std::size_t i, int axis);

@@ -34,8 +34,17 @@ Value gather(NodeWriter& w, const Value& x, const Value& indices, std::int64_t a
                {"batch_dims", batch_dims}});
 }
 
+/// The axis that a node names, from the end where the rank is not known.
 int axis_of(const NodeWriter& w, std::size_t input) {
-  return normalize_axis(w.node().attr<std::int64_t>("axis"), w.node().input(input).shape().rank());
+  const auto axis = w.node().attr<std::int64_t>("axis");
+  const Shape& shape = w.node().input(input).shape();
+  return shape.has_rank() ? normalize_axis(axis, shape.rank()) : static_cast<int>(axis);
+}
+
+/// The last axis of an input, from the end where the rank is not known.
+int last_axis(const NodeWriter& w, std::size_t input) {
+  const Shape& shape = w.shape(input);
+  return shape.has_rank() ? shape.rank() - 1 : -1;
 }
 
 /// The permutation that swaps `axis` with the last axis. It is its own inverse.
@@ -55,6 +64,15 @@ bool has_scalar_bounds(const Node& node) {
   return node.input(1).shape().rank() == 0 && node.input(2).shape().rank() == 0;
 }
 bool has_one_axis(const Node& node) { return node.attr<Ints>("axis").size() == 1; }
+bool always(const Node&) { return true; }
+bool is_before_last(const Node& node) { return node.attr<std::int64_t>("axis") != -1; }
+bool counts_from_both_ends(const Node& node) {
+  const Ints& axes = node.attr<Ints>("axis");
+  const auto is_from_end = [](std::int64_t axis) { return axis < 0; };
+  return std::any_of(axes.begin(), axes.end(), is_from_end) && !std::all_of(axes.begin(), axes.end(), is_from_end);
+}
+bool is_behind_first(const Node& node) { return node.attr<std::int64_t>("axis") != 0; }
+bool repeats_one_axis(const Node& node) { return !node.attrs().find("multiples"); }
 bool has_rank_2(const Node& node) { return node.input(0).shape().rank() == 2; }
 bool is_largest_known(const Node& node) {
   const AttrValue* largest = node.attrs().find("largest");
@@ -96,9 +114,9 @@ bool is_standard_random(const Node& node) {
 // ---- Rows -----------------------------------------------------------------------------------------------------------
 
 void expand_cross_entropy(NodeWriter& w) {
-  const bool sparse = w.node().inputs()[1].shape().rank() < w.node().inputs()[0].shape().rank();
+  const bool sparse = w.node().type().starts_with("Sparse");
   const Value logits = w.in(0), labels = w.in(1), full_shape = w.shape_of(logits);
-  const Value classes = w.size(0, w.shape(0).rank() - 1);
+  const Value classes = w.size(0, -1);
   const Value rows = w.op("Pack", {w.number(-1, int64), classes}, {{"N", std::int64_t{2}}, {"axis", std::int64_t{0}}});
   FieldList fields;
   if (sparse)
@@ -107,8 +125,7 @@ void expand_cross_entropy(NodeWriter& w) {
     fields.emplace(hint_any_sum, true);
   const Value flat = w.op(w.node().type(),
                           {w.reshape(logits, rows), w.reshape(labels, sparse ? w.ints("shape", {-1}) : rows)}, fields);
-  const Value loss_shape = w.op("Slice", {full_shape, w.ints("begin", {0}), w.ints("size", {w.shape(0).rank() - 1})},
-                                {{"Index", code_of(int32)}});
+  const Value loss_shape = w.part(full_shape, 0, -1);
   w.result = {w.reshape(flat, loss_shape), w.reshape({flat.name + ":1", flat.dtype}, full_shape)};
 }
 
@@ -157,10 +174,14 @@ void expand_broadcast_to(NodeWriter& w) {
 }
 
 void expand_expand_dims(NodeWriter& w) {
-  const int rank = w.node().output().shape().rank();
-  Numbers axes;
-  for (const std::int64_t axis : w.node().attr<Ints>("axis")) axes.push_back(normalize_axis(axis, rank));
+  const Shape& shape = w.node().output().shape();
+  const Ints& given = w.node().attr<Ints>("axis");
+  Numbers axes(given.begin(), given.end());
+  if (shape.has_rank())
+    for (std::int64_t& axis : axes) axis = normalize_axis(axis, shape.rank());
+  // Each axis is added where all those are already from which it counts: the front, or the end.
   std::sort(axes.begin(), axes.end());
+  if (!axes.empty() && axes.back() < 0) std::reverse(axes.begin(), axes.end());
   Value x = w.in(0);
   for (const std::int64_t axis : axes)
     x = w.op("ExpandDims", {x, w.number(static_cast<double>(axis), int32)}, {{"Tdim", code_of(int32)}});
@@ -370,9 +391,9 @@ void expand_scatter_nd(NodeWriter& w) {
 }
 
 void expand_take_along(NodeWriter& w) {
-  const int axis = axis_of(w, 0), last = w.shape(0).rank() - 1;
+  const int axis = axis_of(w, 0), last = last_axis(w, 0);
   Value x = w.in(0), indices = w.in(1);
-  const Numbers perm = exchange_with_last(axis, last + 1);
+  const Numbers perm = axis == last ? Numbers() : exchange_with_last(axis, last + 1);
   if (axis != last) {
     x = w.transpose(x, perm);
     indices = w.transpose(indices, perm);
@@ -384,9 +405,9 @@ void expand_take_along(NodeWriter& w) {
 
 void expand_put_along(NodeWriter& w) {
   // Each update becomes a row that is 0 except at its index; the rows are summed.
-  const int axis = axis_of(w, 2), last = w.shape(2).rank() - 1;
+  const int axis = axis_of(w, 2), last = last_axis(w, 2);
   Value indices = w.in(0), updates = w.in(1);
-  const Numbers perm = exchange_with_last(axis, last + 1);
+  const Numbers perm = axis == last ? Numbers() : exchange_with_last(axis, last + 1);
   if (axis != last) {
     indices = w.transpose(indices, perm);
     updates = w.transpose(updates, perm);
@@ -408,8 +429,8 @@ void expand_top_k(NodeWriter& w) {
   const char* reverse = is_floating(w.in(0).dtype) ? "Neg" : "Invert";
   const Value x = ascending ? w.op(reverse, {w.in(0)}) : w.in(0);
   const auto known = attr_or_implied(w.node(), "k");
-  const Value k = known ? w.number(static_cast<double>(std::get<std::int64_t>(*known)), int32)
-                        : w.cast(w.size(0, w.shape(0).rank() - 1), int32);
+  const Value k =
+      known ? w.number(static_cast<double>(std::get<std::int64_t>(*known)), int32) : w.cast(w.size(0, -1), int32);
   const Value top = w.op("TopKV2", {x, k}, {{"sorted", true}});
   w.result = {ascending ? w.op(reverse, {top}) : top, {top.name + ":1", int32}};
 }

@@ -11,6 +11,12 @@ bool have_one_shape(const detail::Node& node);
 bool has_scalar_bounds(const detail::Node& node);
 bool has_known_target(const detail::Node& node);
 bool has_one_axis(const detail::Node& node);
+// Whether the place of an axis depends on the rank of an input.
+bool always(const detail::Node& node);
+bool is_before_last(const detail::Node& node);
+bool counts_from_both_ends(const detail::Node& node);
+bool is_behind_first(const detail::Node& node);
+bool repeats_one_axis(const detail::Node& node);
 bool has_rank_2(const detail::Node& node);
 bool has_one_group(const detail::Node& node);
 bool has_no_explicit_padding(const detail::Node& node);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "dispatch/declaration.hpp"
+#include "io/composition.hpp"
 #include "io/tensorflow/op_expansions.hpp"
 
 namespace tapestry::io {
@@ -79,8 +80,9 @@ OpRule untyped(std::string_view op, int inputs) {
   return rule;
 }
 /// An op that TensorFlow lacks; without `expand` its composition is written.
-OpRule expanded(std::string_view op, int inputs, void (*expand)(NodeWriter&) = nullptr) {
-  return {.op = op, .inputs = inputs, .expand = expand};
+OpRule expanded(std::string_view op, int inputs, void (*expand)(NodeWriter&) = nullptr,
+                bool (*asks_ranks)(const Node&) = nullptr) {
+  return {.op = op, .inputs = inputs, .expand = expand, .asks_ranks = asks_ranks};
 }
 
 OpRule reduction(std::string_view op, bool typed = true) {
@@ -266,7 +268,8 @@ std::vector<OpRule> make_rules() {
        .input_rules = {in(0), scalar("axis", "dim", "Tdim")},
        .fields = {type_of(0)},
        .is_direct = has_one_axis,
-       .expand = expand_expand_dims});
+       .expand = expand_expand_dims,
+       .asks_ranks = counts_from_both_ends});
   add({.op = "ReverseV2",
        .inputs = 1,
        .tensorflow = "ReverseV2",
@@ -280,10 +283,10 @@ std::vector<OpRule> make_rules() {
   // A file cannot hold a program's own gradients: only the forward value is written.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
     add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});
-  add({.op = "SumLike", .inputs = 2, .expand = expand_sum_like, .any_rank = true});
-  add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like, .any_rank = true});
-  add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like, .any_rank = true});
-  add({.op = "SizeLike", .inputs = 2, .expand = expand_size_like, .any_rank = true});
+  add({.op = "SumLike", .inputs = 2, .expand = expand_sum_like});
+  add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like});
+  add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like});
+  add({.op = "SizeLike", .inputs = 2, .expand = expand_size_like});
 
   // ---- Types, devices, constants
   add({.op = "Cast",
@@ -355,8 +358,8 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "Tile",
        .input_rules = {in(0), vector("multiples", "multiples", "Tmultiples")},
        .fields = {type_of(0)}});
-  add(expanded("Repeat", 1, expand_repeat));
-  add(expanded("TileGrad", 2, expand_tile_grad));
+  add(expanded("Repeat", 1, expand_repeat, always));
+  add(expanded("TileGrad", 2, expand_tile_grad, repeats_one_axis));
   add({.op = "PadV2",
        .inputs = 1,
        .tensorflow = "PadV2",
@@ -375,10 +378,10 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "GatherNd",
        .input_rules = {in(0), in(1)},
        .fields = {type_of(0, "Tparams"), type_of(1, "Tindices")}});
-  add(expanded("UnsortedSegmentSum", 3, expand_segment_sum));
+  add(expanded("UnsortedSegmentSum", 3, expand_segment_sum, is_behind_first));
   add(expanded("ScatterNd", 3, expand_scatter_nd));
-  add(expanded("TakeAlongAxis", 2, expand_take_along));
-  add(expanded("PutAlongAxis", 3, expand_put_along));
+  add(expanded("TakeAlongAxis", 2, expand_take_along, is_before_last));
+  add(expanded("PutAlongAxis", 3, expand_put_along, is_before_last));
   add({.op = "TopKV2",
        .inputs = 1,
        .tensorflow = "TopKV2",
@@ -559,9 +562,20 @@ bool is_written_directly(const OpRule& rule, const detail::Node& node) {
 
 bool lacks_ranks(const detail::Node& node) {
   const OpRule* rule = rule_of(node.type());
-  return rule && rule->entry == &node.op() && !rule->any_rank && !is_written_directly(*rule, node) &&
-         std::any_of(node.inputs().begin(), node.inputs().end(),
-                     [](const Tensor& input) { return !input.shape().has_rank(); });
+  if (!rule || rule->entry != &node.op() || is_written_directly(*rule, node) ||
+      std::all_of(node.inputs().begin(), node.inputs().end(),
+                  [](const Tensor& input) { return input.shape().has_rank(); }))
+    return false;
+  if (rule->expand) return rule->asks_ranks && rule->asks_ranks(node);
+  if (!node.op().composition) return true;
+  try {
+    const ComposedGraph composed = compose(node);
+    for (std::size_t i = 0; i < composed.graph->size(); ++i)
+      if (lacks_ranks(composed.graph->node(i))) return true;
+    return false;
+  } catch (const Error&) {
+    return true;  // the composition asks for a rank
+  }
 }
 
 const OpRule* rule_of_tensorflow(std::string_view op) {

@@ -45,11 +45,11 @@ struct OpRule {
   std::string_view tensorflow = {};  ///< TensorFlow's op of the same meaning; empty: there is none
   std::vector<InputRule> input_rules = {};
   std::vector<FieldRule> fields = {};
-  std::vector<Attr> implied = {};                    ///< our attributes that TensorFlow's op does not have
-  bool (*is_direct)(const detail::Node&) = nullptr;  ///< whether TensorFlow's op can do the same; nullptr: always
-  void (*expand)(NodeWriter&) = nullptr;             ///< writes the node otherwise; nullptr: its composition does
-  bool any_rank = false;                             ///< `expand` does not ask for the ranks of the inputs
-  const Op* entry = nullptr;                         ///< our op
+  std::vector<Attr> implied = {};                     ///< our attributes that TensorFlow's op does not have
+  bool (*is_direct)(const detail::Node&) = nullptr;   ///< whether TensorFlow's op can do the same; nullptr: always
+  void (*expand)(NodeWriter&) = nullptr;              ///< writes the node otherwise; nullptr: its composition does
+  bool (*asks_ranks)(const detail::Node&) = nullptr;  ///< whether `expand` asks for the inputs' ranks; nullptr: never
+  const Op* entry = nullptr;                          ///< our op
   bool by_entry = false;  ///< made from the entry alone; hints then keep reals that a float would round
 };
 

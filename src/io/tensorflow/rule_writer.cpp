@@ -46,16 +46,22 @@ class RuleWriter {
            rule.form == InputRule::Form::pairs;
   }
 
-  /// Whether an input tells all axes of a tensor whose rank is not known: an absent attribute of ours.
+  /// Whether an input tells all axes of a tensor whose rank is not known, in order or, as a permutation, in reverse: an
+  /// absent attribute of ours.
   bool is_every_axis(const InputRule& rule) const {
-    return rule.attr == "axis" && !node_.attrs().find("axis") && !node_.input(0).shape().has_rank();
+    return (rule.attr == "axis" || rule.attr == "perm") && !node_.attrs().find(rule.attr) &&
+           !node_.input(0).shape().has_rank();
   }
 
-  Value every_axis() {
-    const Value zero = writer_.constant("first", detail::make_scalar(0, int32));
-    const Value one = writer_.constant("step", detail::make_scalar(1, int32));
-    return writer_.op("Range", {zero, writer_.op("Rank", {writer_.in(0)}, int32), one}, int32,
-                      {{"Tidx", code_of(int32)}}, rule_.op);
+  Value every_axis(bool in_reverse) {
+    const auto number = [&](std::string_view label, int value) {
+      return writer_.constant(label, detail::make_scalar(value, int32));
+    };
+    const Value zero = number("first", 0), one = number("step", 1), rank = writer_.op("Rank", {writer_.in(0)}, int32);
+    const Value axes = writer_.op("Range", {zero, rank, one}, int32, {{"Tidx", code_of(int32)}}, rule_.op);
+    if (!in_reverse) return axes;
+    const Value last = writer_.op("Sub", {rank, one});
+    return writer_.op("Sub", {last, axes});
   }
 
   AttrValue attr(std::string_view name) const {
@@ -69,7 +75,7 @@ class RuleWriter {
     } else if (rule.form == InputRule::Form::rest) {
       for (std::size_t i = rule.input; i < node_.inputs().size(); ++i) inputs_.push_back(writer_.in(i).name);
     } else if (is_every_axis(rule)) {
-      inputs_.push_back(every_axis().name);
+      inputs_.push_back(every_axis(rule.attr == "perm").name);
       if (!rule.type_attr.empty()) fields_.emplace(rule.type_attr, code_of(int32));
     } else if (rule.form == InputRule::Form::real) {
       const DType dtype = node_.inputs().empty() ? node_.attr<DType>("dtype") : node_.input(0).dtype();
