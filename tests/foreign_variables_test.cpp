@@ -404,6 +404,43 @@ TEST_CASE("an assignment of another shape harms nothing until it runs") {
         "Node 'wider' (op: 'Assign'): Tapestry lacks Variables that change their shape: 'v' is [1], the value [2]");
 }
 
+TEST_CASE("a Variable whose sizes are open has those of its initial value") {
+  const std::string open = attr("shape", "shape { unknown_rank: true }") + attr("dtype", "type: DT_FLOAT");
+  for (const std::string op : {"VariableV2", "VarHandleOp"}) {
+    const bool refers = op == "VariableV2";
+    const std::string dtype = attr("dtype", "type: DT_FLOAT");
+    const Graph graph = read(
+        node("v", op, {}, open) + constant_node("two", "DT_FLOAT", "tensor_shape { dim { size: 2 } } float_val: 1") +
+        node("v/Assign", refers ? "Assign" : "AssignVariableOp", {"v", "two"}, refers ? t_float : dtype) +
+        node("read", refers ? "Identity" : "ReadVariableOp", {"v"}, refers ? t_float : dtype));
+    const Session session(graph);
+    session.run("v/Assign");
+    check_same(session.run("read:0"), tensor<float>({1, 1}));
+    CHECK(graph.get_tensor_by_name("read:0").shape() == Shape{2});
+  }
+}
+
+TEST_CASE("an update changes the Variable that RefIdentity or RefSelect passes on") {
+  Graph graph = read(variable_nodes("v", "DT_FLOAT", "", "float_val: 1", false) +
+                     variable_nodes("w", "DT_FLOAT", "", "float_val: 10", false) +
+                     constant_node("one", "DT_FLOAT", "tensor_shape {} float_val: 1") +
+                     constant_node("at", "DT_INT32", "tensor_shape {} int_val: 1") +
+                     node("same", "RefIdentity", {"v"}, t_float) + node("add", "AssignAdd", {"same", "one"}, t_float) +
+                     node("chosen", "RefSelect", {"at", "v", "w"}, t_float + attr("N", "i: 2")) +
+                     node("subtract", "AssignSub", {"chosen", "one"}, t_float));
+  for (int time = 0; time < 2; ++time) {
+    const Session session(graph);
+    session.run("v/Assign");
+    session.run("w/Assign");
+    session.run("add");
+    session.run("subtract");
+    // A file's initial values are those that the Variables have when it is written.
+    check_same(session.run("v:0"), tensor<float>(2.0F + static_cast<float>(time)));
+    check_same(session.run("w:0"), tensor<float>(9.0F - static_cast<float>(time)));
+    graph = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::reference}));
+  }
+}
+
 TEST_CASE("a read of a Variable that is fed leaves the others") {
   const std::string dtype = attr("dtype", "type: DT_FLOAT"), two = "dim { size: 2 }";
   const Graph graph = read(variable_nodes("v", "DT_FLOAT", two, "float_val: 1 float_val: 2", true) +

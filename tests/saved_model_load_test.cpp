@@ -354,6 +354,23 @@ TEST_CASE("A cut or damaged model is an error, or reads") {
   CHECK(load(whole));
 }
 
+TEST_CASE("A Variable whose sizes the graph leaves open has those of its value") {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "model";
+  fs::copy(golden("saved_model2"), path, fs::copy_options::recursive);
+  std::string bytes = read_text(path / "saved_model.pb");
+  // In the attribute "shape" of w, two dimensions of size 2 become "unknown_rank: true", four times.
+  const std::string sizes("shape\x12\x0a\x3a\x08\x12\x02\x08\x02\x12\x02\x08\x02", 17), open("\x18\x01\x18\x01", 4);
+  const std::size_t found = bytes.find(sizes);
+  REQUIRE(found != std::string::npos);
+  bytes.replace(found + 9, 8, open + open);
+  write_bytes(path / "saved_model.pb", bytes);
+  const Model model = saved_model::load(path.string());
+  check_model2(model);
+  saved_model::save(path.string(), model);
+  check_model2(saved_model::load(path.string()));
+}
+
 // ---- What a model has beside its graph ------------------------------------------------------------------------------
 
 /// What each signature of the model gives for some numbers, by "signature/output".

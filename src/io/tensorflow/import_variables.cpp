@@ -14,17 +14,28 @@ namespace {
 
 /// Whether a node passes on a Variable that it is given, on one of the sides of a condition, into a loop or in a list.
 bool is_passed_on(const NodeDef& def) {
-  constexpr std::array ops =
-      std::to_array<std::string_view>({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
-                                       "RefExit", "Identity", "IdentityN", "TensorListGetItem", "TensorListPopBack"});
+  constexpr std::array ops = std::to_array<std::string_view>({"Switch", "RefSwitch", "RefSelect", "Merge", "RefMerge",
+                                                              "Enter", "RefEnter", "Exit", "RefExit", "Identity",
+                                                              "IdentityN", "TensorListGetItem", "TensorListPopBack"});
   return std::find(ops.begin(), ops.end(), def.op) != ops.end();
+}
+
+/// Which input of a RefSelect it passes on, if its index is a constant; otherwise none.
+std::size_t selected(const NodeDef& def, const std::vector<Source>& inputs) {
+  const NodeReader reader(def, inputs);
+  if (inputs.empty() || !reader.is_constant(0)) return inputs.size();
+  const Tensor index = reader.constant(0);
+  if (index.size() != 1 || !is_integer(index.dtype())) return inputs.size();
+  const auto number = index.cast(int64).to_vector<std::int64_t>()[0];
+  return number < 0 ? inputs.size() : static_cast<std::size_t>(number) + 1;
 }
 
 }  // namespace
 
 Tensors Importer::variable(const NodeReader& reader) {
   const NodeDef& def = reader.def();
-  const Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
+  Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
+  if (!spec.shape.is_known()) spec.shape = shape_of_initial_value(def);
   if (!spec.shape.is_known())
     throw UnimplementedError(
         detail::join("Node '", def.name, "' (op: '", def.op, "'): a Variable must have a shape, not ", spec.shape));
@@ -38,6 +49,14 @@ Tensors Importer::variable(const NodeReader& reader) {
                                shared.name(), "', which is ", to_string(shared.dtype()), shared.shape()));
   variables_.emplace(&def, shared);
   return {handle_of(shared)};
+}
+
+/// The shape of a constant that TensorFlow's initializer of a Variable assigns.
+Shape Importer::shape_of_initial_value(const NodeDef& variable) {
+  const Entry* assign = file_.find(variable.name + "/Assign");
+  if (!assign || assign->inputs.size() != 2 || assign->inputs[0].node != &variable) return Shape::unknown_rank();
+  const NodeDef& value = *assign->inputs[1].node;
+  return value.op == "Const" ? NodeReader(*assign->def, assign->inputs).constant(1).shape() : Shape::unknown_rank();
 }
 
 std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader,
@@ -57,8 +76,13 @@ std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader,
 }
 
 const NodeDef* Importer::referred(const NodeDef* def) const {
-  while (gives_reference(def->op) && !file_.entry(def).inputs.empty()) def = file_.entry(def).inputs[0].node;
-  return def;
+  while (true) {
+    const std::vector<Source>& inputs = file_.entry(def).inputs;
+    std::size_t next = gives_reference(def->op) || def->op == "RefIdentity" ? 0 : inputs.size();
+    if (def->op == "RefSelect") next = selected(*def, inputs);
+    if (next >= inputs.size()) return def;
+    def = inputs[next].node;
+  }
 }
 
 const Variable& Importer::variable_of(const Entry& entry, const NodeReader& reader, std::size_t input) const {

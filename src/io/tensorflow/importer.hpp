@@ -134,6 +134,7 @@ class Importer final : public detail::FileNodes {
   // ---- Variables ----
 
   Tensors variable(const NodeReader& reader);
+  Shape shape_of_initial_value(const NodeDef& variable);
   std::shared_ptr<Variable::Cell> make_cell(const NodeReader& reader, const std::pair<std::string, std::string>& key,
                                             const Spec& spec);
   /// The node of the Variable to which the output of a change refers, as TensorFlow 1's do; the node itself for others.

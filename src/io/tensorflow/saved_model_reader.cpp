@@ -89,6 +89,8 @@ Tensor part_of(const Tensor& whole, std::string_view slice) {
 struct VariableNames {
   std::string shared;             ///< under which nodes share it
   io::CheckpointTensor restored;  ///< no name: the graph does not restore it
+
+  const std::string& key() const { return restored.name.empty() ? shared : restored.name; }
 };
 
 std::map<std::string, VariableNames> names_of_variables(const io::GraphDef& file) {
@@ -120,17 +122,20 @@ class Loader {
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
     return io::naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
+      const std::optional<io::TensorBundle> bundle = open_bundle();
       std::map<std::string, VariableNames> names;
       const auto read = [&](const io::UnevenLists& uneven) {
         io::GraphDef file = io::decode(meta.graph, limits);
         objects_ = objects_of_handles(file, meta);
         file = io::read_graph(std::move(file), limits, uneven);
         names = names_of_variables(file);
+        if (bundle) find_values(names, *bundle, meta);
+        if (bundle) give_shapes(file, names, *bundle);
         return meta.filename.empty() ? file : io::without_saver(std::move(file), meta.filename);
       };
       const Graph graph = io::import_graph(read, limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
-      give_values(graph, names, meta);
+      give_values(graph, names, bundle, meta);
       return Model(Model::Parts{
           .graph = graph, .signatures = std::move(signatures), .called = {}, .extras = extras_of(meta, graph)});
     });
@@ -186,31 +191,59 @@ class Loader {
     return std::make_shared<const detail::SavedModelExtras>(std::move(extras));
   }
 
-  /// Reads the values of the Variables from the checkpoint in the folder `variables`.
-  void give_values(const Graph& graph, const std::map<std::string, VariableNames>& names, const io::MetaGraph& meta) {
+  fs::path prefix() const { return fs::path(folder_) / "variables" / "variables"; }
+
+  /// The checkpoint in the folder `variables`, if there is one.
+  std::optional<io::TensorBundle> open_bundle() const {
+    std::error_code error;
+    if (!fs::exists(io::bundle_index(prefix()), error)) return {};
+    return std::optional<io::TensorBundle>(std::in_place, prefix(), where_);
+  }
+
+  /// Adds where the checkpoint has the values that no node of the graph restores.
+  void find_values(std::map<std::string, VariableNames>& names, const io::TensorBundle& bundle,
+                   const io::MetaGraph& meta) const {
+    const auto keys = keys_of_objects(bundle, meta);
+    for (auto& [name, each] : names) {
+      // The graph of a Keras model restores other Variables than its functions take.
+      const auto object = objects_.find(name);
+      const auto key = object == objects_.end() ? keys.end() : keys.find(object->second);
+      if (each.restored.name.empty() && key != keys.end()) each.restored.name = key->second;
+    }
+  }
+
+  /// Gives Variables whose sizes the graph leaves open those of their values: ours keep their sizes.
+  static void give_shapes(io::GraphDef& file, const std::map<std::string, VariableNames>& names,
+                          const io::TensorBundle& bundle) {
+    for (io::NodeDef& node : file.nodes) {
+      const auto known = names.find(node.name);
+      const auto attr = node.attrs.find("shape");
+      const auto* shape = attr == node.attrs.end() ? nullptr : std::get_if<Shape>(&attr->second);
+      if (known == names.end() || !shape || shape->is_known() || !known->second.restored.slice.empty()) continue;
+      const auto value = bundle.entries().find(known->second.key());
+      if (value == bundle.entries().end()) continue;
+      const std::vector<std::int64_t>& sizes = value->second.stored.sizes;
+      if (std::cmp_less_equal(sizes.size(), Shape::max_rank)) attr->second = Shape(sizes);
+    }
+  }
+
+  /// Reads the values of the Variables.
+  void give_values(const Graph& graph, const std::map<std::string, VariableNames>& names,
+                   const std::optional<io::TensorBundle>& bundle, const io::MetaGraph& meta) {
     const std::vector<Variable> variables = graph.variables();
     if (variables.empty()) return;
-    const fs::path prefix = fs::path(folder_) / "variables" / "variables";
-    std::error_code error;
-    if (!fs::exists(io::bundle_index(prefix), error)) {
+    if (!bundle) {
       const auto lacks = [](const Variable& each) { return !each.cell()->is_initialized(); };
       const auto first = std::find_if(variables.begin(), variables.end(), lacks);
       if (first == variables.end()) return;
-      throw NotFoundError(detail::join("There is no file ", io::bundle_index(prefix).string(),
+      throw NotFoundError(detail::join("There is no file ", io::bundle_index(prefix()).string(),
                                        ", which has the value of the Variable '", first->name(), "'"));
     }
-    const io::TensorBundle bundle(prefix, where_);
-    const auto keys = keys_of_objects(bundle, meta);
     for (const Variable& each : variables) {
       const auto found = names.find(each.name());
       if (found == names.end()) continue;
-      VariableNames known = found->second;
-      // The graph of a Keras model restores other Variables than its functions take.
-      const auto object = objects_.find(each.name());
-      const auto key = object == objects_.end() ? keys.end() : keys.find(object->second);
-      if (known.restored.name.empty() && key != keys.end()) known.restored.name = key->second;
-      give_value(each, known, bundle);
-      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, known, meta);
+      give_value(each, found->second, *bundle);
+      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, found->second, meta);
     }
   }
 
@@ -239,7 +272,7 @@ class Loader {
   }
 
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
-    const std::string& key = names.restored.name.empty() ? names.shared : names.restored.name;
+    const std::string& key = names.key();
     if (names.restored.name.empty() && !bundle.entries().contains(key)) return;  // has no value in this model
     Tensor value = bundle.read(key);
     if (!names.restored.slice.empty()) value = part_of(value, names.restored.slice);
