@@ -8,8 +8,8 @@
 namespace tapestry::test {
 
 /// Checks that `f` throws an E that says `text` and names the place `where`.
-template <class E, class F>
-void refused(const char* expression, std::string_view text, Where where, F f) {
+template <class E>
+void refused(const char* expression, std::string_view text, Where where, Action f) {
   INFO(std::string(expression));
   const E error = caught<E>(f);
   CHECK_MESSAGE(std::string_view(error.what()).find(text) != std::string_view::npos, error.what());
