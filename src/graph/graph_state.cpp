@@ -161,6 +161,12 @@ Endpoint endpoint_of(const Tensor& tensor) {
   return origin ? Endpoint{origin->node, origin->output} : Endpoint{};
 }
 
+Node& producer_of(const Tensor& tensor) {
+  Node* node = endpoint_of(tensor).node;
+  if (!node) throw InternalError("An eager tensor has no node");
+  return *node;
+}
+
 std::shared_ptr<GraphState> graph_of(const Tensor& tensor) {
   const NodeOrigin* origin = origin_of(tensor);
   if (!origin) throw FailedPreconditionError("An eager tensor belongs to no graph");
@@ -518,7 +524,7 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto owner = variable.cell()->owner.lock();
   std::string device;
   if (const auto its = variable_index_.find(owner.get()); its != variable_index_.end())
-    device = endpoint_of(variables_[its->second].handle).node->device;
+    device = producer_of(variables_[its->second].handle).device;
   else if (!owner && scopes().device_function)
     device = device_of_variable(variable);
   return make_entry(variable, names_.unique(node_name(variable)), device, where);
@@ -554,9 +560,9 @@ Tensor GraphState::read(const Variable& variable, Where where) {
 
 Tensor GraphState::read_in_function(const Variable& variable, Where where) {
   if (!captures->is_changed(variable)) return captures->inside_of(*this, {}, &variable, where);
-  const Tensor value = read_after(scope_controls(), variable, where);
+  Tensor value = read_after(scope_controls(), variable, where);
   if (!is_floating(value.dtype()) || &producer_of(value).op() != &read_variable_op) return value;
-  const Tensor result = with_gradient_to(value, captures->inside_of(*this, {}, &variable, where), where);
+  Tensor result = with_gradient_to(value, captures->inside_of(*this, {}, &variable, where), where);
   if (GraphVariable& entry = variable_entry(variable, where); entry.value.is(value)) entry.value = result;
   return result;
 }

@@ -247,7 +247,7 @@ struct Endpoint {
 };
 TAPESTRY_API Endpoint endpoint_of(const Tensor& tensor);
 /// The node of a symbolic tensor.
-inline Node& producer_of(const Tensor& tensor) { return *endpoint_of(tensor).node; }
+TAPESTRY_API Node& producer_of(const Tensor& tensor);
 /// The graph of a symbolic tensor. Throws FailedPreconditionError when it is gone or the tensor is eager.
 std::shared_ptr<GraphState> graph_of(const Tensor& tensor);
 inline Node& node_of(const Operation& operation) {

@@ -26,7 +26,7 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Whe
 
 Tensor BatchNorm::forward(const Tensor& x) const {
   const std::int64_t channels = weight.shape()[0];
-  if (x.rank() < 2)
+  if (x.shape().has_rank() && x.rank() < 2)
     throw InvalidArgumentError(detail::join("x must be [..., ", channels, "], but its shape is ", x.shape()), {},
                                CallSiteScope::current());
   const Tensor fitting = with_features(x, channels);
@@ -78,7 +78,8 @@ Tensor RMSNorm::forward(const Tensor& x) const {
   const Tensor wide = widened(with_features(x, weight.shape()[0]));
   const Tensor mean = reduce_mean(square(wide), -1, {.keep_dims = true});
   const Tensor scaled = wide * rsqrt(mean + options_.epsilon);
-  return (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight;
+  const Tensor y = (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight;
+  return x.shape().has_rank() ? y : broadcast_like(y, x);  // which compares the last sizes
 }
 
 }  // namespace tapestry::nn

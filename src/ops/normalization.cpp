@@ -24,6 +24,13 @@ Ints row_axes(const Tensor& x) {
   return axes;
 }
 
+/// The sum over all axes but the last. Where the rank is not known, `parameter` is [c] with the size of the last one.
+Tensor sum_over_rows(const Tensor& x, const Tensor& parameter) {
+  const Shape& shape = parameter.shape();
+  const bool tells_size = shape.rank() == 1 && shape.sizes()[0] > 1;
+  return x.shape().has_rank() || !tells_size ? reduce_sum(x, row_axes(x)) : sum_like(x, parameter);
+}
+
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, -1, {.keep_dims = true}); }
 Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true}); }
 
@@ -53,10 +60,11 @@ TAPESTRY_OP(layer_norm_grad_op){{
                                  call.input(4), call.output(0), call.output(1), call.output(2));
         },
     .composition = [](const Call& call) -> Tensors {
-      const Tensor &x = call.input(0), &mean = call.input(2), &rstd = call.input(3), &g = call.input(4);
-      const Tensor n = (x - mean) * rstd, h = g * call.input(1), along = n * row_mean(h * n);
+      const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
+                   &g = call.input(4);
+      const Tensor n = (x - mean) * rstd, h = g * scale, along = n * row_mean(h * n);
       const Tensor dx = rstd * (h - row_mean(h) - along);
-      return {dx, reduce_sum(g * n, row_axes(x)), reduce_sum(g, row_axes(x))};
+      return {dx, sum_over_rows(g * n, scale), sum_over_rows(g, scale)};
     },
     .gradient = [](const Call& call, const Tensors& u) -> Tensors {
       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
@@ -159,7 +167,7 @@ TAPESTRY_OP(batch_norm_grad_op){{
     .composition = [](const Call& call) -> Tensors {
       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &g = call.input(4);
       const Tensor rstd = rsqrt(call.input(3) + call.attr<double>("epsilon")), n = (x - mean) * rstd;
-      const Tensor dscale = reduce_sum(g * n, row_axes(x)), doffset = reduce_sum(g, row_axes(x));
+      const Tensor dscale = sum_over_rows(g * n, scale), doffset = sum_over_rows(g, scale);
       const Tensor count = size_like(x, mean);
       return {(g - doffset / count - n * (dscale / count)) * (rstd * scale), dscale, doffset};
     },
@@ -184,9 +192,16 @@ TAPESTRY_OP(batch_norm_training_op){{
                                   call.output(0), call.output(1), call.output(2));
         },
     .composition = [](const Call& call) -> Tensors {
-      const Tensor& x = call.input(0);
-      const Moments m = moments(x, row_axes(x));
-      return {batch_norm(x, m.mean, m.variance, call.input(2), call.input(1), call.attr<double>("epsilon")), m.mean,
+      const Tensor &x = call.input(0), &scale = call.input(1);
+      const auto mean_of_rows = [&](const Tensor& y) { return sum_over_rows(y, scale) / size_like(y, scale); };
+      Moments m;
+      if (x.shape().has_rank()) {
+        m = moments(x, row_axes(x));
+      } else {
+        m.mean = mean_of_rows(x);
+        m.variance = mean_of_rows(squared_difference(x, m.mean));
+      }
+      return {batch_norm(x, m.mean, m.variance, call.input(2), scale, call.attr<double>("epsilon")), m.mean,
               m.variance};
     },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
