@@ -137,6 +137,36 @@ inline const std::vector<FlowModel>& flow_models() {
              },
              x(range(0, 1)));
        }},
+      {"cond in map in map, over elements of unknown size",
+       [](T x, T, V w, V) {
+         const Tensor columns = transpose(x);
+         const auto step = [&](Tensor column, Tensor other) {
+           return cond(
+               reduce_sum(column) + 0.1 * reduce_sum(other) > 0.0, [&] { return sin(other * column) * other; },
+               [&] { return other * 2.0; });
+         };
+         const Tensor sums = map(
+             [&](Tensor column) {
+               return reduce_sum(map([&](Tensor other) { return step(column, other); }, columns), {0});
+             },
+             columns);
+         return transpose(sums) * w;
+       }},
+      {"switch_case in scan in while_loop, over elements of unknown size",
+       [](T x, T n, V, V) {
+         const Tensor columns = transpose(x);
+         return counted(columns(0), n, [&](Tensor i, Tensor s) {
+           auto [last, all] = scan(
+               [&](Tensor h, Tensor column) {
+                 const Tensor next =
+                     switch_case(cast(floor(reduce_sum(column)), int32) + i - 1,
+                                 {[&] { return sin(h) * column; }, [&] { return tanh(h); }, [&] { return h * 0.5; }});
+                 return std::tuple{next, next * next};
+               },
+               s, columns);
+           return last + reduce_sum(all, {0});
+         });
+       }},
       {"a Variable that a loop changes",
        [](T x, T n, V w, V sum) {
          return counted(x, n,

@@ -489,6 +489,30 @@ TEST_CASE("random numbers of a computed shape") {
   }
 }
 
+TEST_CASE("a list whose elements are not set is written as one that TensorFlow lets have any") {
+  const Fields type{{"element_dtype", io::code_of(float32)}, {"shape_type", io::code_of(int32)}};
+  const Graph graph = File()
+                          .input("x", {-1})
+                          .numbers("shape", {-1})
+                          .constant("count", tensor(3))
+                          .constant("place", tensor(1))
+                          .add("none", "TensorListReserve", {"shape", "count"}, type)
+                          .add("one", "TensorListSetItem", {"none", "place", "x"}, type)
+                          .add("two", "TensorListPushBack", {"one", "x"}, type)
+                          .add("y", "TensorListStack", {"two", "shape"}, type)
+                          .load();
+  const std::string bytes = graph.as_graph_def();
+  const Graph again = Graph::from_graph_def(bytes);
+  for (const Graph& each : {graph, again})
+    check_same(Session(each).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({{0, 0}, {1, 2}, {0, 0}, {1, 2}}));
+  const std::vector<io::NodeDef> nodes = io::decode(bytes).nodes;
+  const auto count = [](const std::vector<io::NodeDef>& list, std::string_view op) {
+    return std::count_if(list.begin(), list.end(), [&](const io::NodeDef& each) { return each.op == op; });
+  };
+  CHECK(count(nodes, "TensorListResize") == 4);  // to no elements and back, for each of the two
+  CHECK(io::decode(again.as_graph_def()).nodes.size() == nodes.size());
+}
+
 TEST_CASE("a run in parts of a graph that computes a shape") {
   File file = with_computed_shape(2);
   const Graph graph = file.add("z", "Neg", {"y"}).load();

@@ -149,6 +149,18 @@ bool may_be_absent(const Tensor& tensor) {
       [i = static_cast<std::size_t>(end.output)](const GraphFunction& each) { return !each.outputs[i]; });
 }
 
+bool may_lack_elements(const Tensor& tensor) {
+  const auto [node, number] = endpoint_of(tensor);
+  if (!is_flow(node->op())) return false;
+  const auto output = static_cast<std::size_t>(number);
+  if (is_while(node->op()))
+    return output >= WhileParts(*node).carried && may_lack_elements(functions_of(*node)[0].outputs[output]);
+  const std::vector<GraphFunction>& branches = functions_of(*node);
+  return std::any_of(branches.begin(), branches.end(), [&](const GraphFunction& each) {
+    return !each.outputs[output] || may_lack_elements(each.outputs[output]);
+  });
+}
+
 bool is_replayed(const Call& call) { return call.attrs().find("replayed") != nullptr; }
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
 bool is_if(const Op& op) { return &op == &if_op(true) || &op == &if_op(false); }

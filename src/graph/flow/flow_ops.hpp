@@ -32,6 +32,9 @@ TAPESTRY_API bool is_if(const Op& op);
 /// @}
 /// Whether a tensor is a result that not every branch gives.
 bool may_be_absent(const Tensor& tensor);
+/// Whether a tensor may be such a result, or a stack of them: of elements that may all be absent, so that it does not
+/// tell their shape.
+TAPESTRY_API bool may_lack_elements(const Tensor& tensor);
 /// Whether a While computes the states of another loop again.
 TAPESTRY_API bool is_replayed(const Call& call);
 /// The outputs of such a While by loops that formats of files have. The inputs are symbolic.

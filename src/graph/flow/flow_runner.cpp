@@ -411,8 +411,7 @@ class LoopRunner final : public FlowRunner {
       Spec element = output.spec();
       if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
       const bool is_known = !parts_.condition;
-      const Op& producer = producer_of(parts_.body.outputs[i]).op();
-      stacks.emplace_back(element, is_known ? length : -1, is_flow(producer) && !is_while(producer), output);
+      stacks.emplace_back(element, is_known ? length : -1, may_lack_elements(parts_.body.outputs[i]), output);
     }
     return stacks;
   }

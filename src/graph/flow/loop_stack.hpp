@@ -17,8 +17,9 @@ namespace tapestry::detail {
 /// grows by doubling.
 class LoopStack {
  public:
-  /// `element`: the spec of an element; `length`: the number of elements, or -1; `may_lack`: whether a branch gives the
-  /// elements, so that some may be absent; `output`: of the loop's node.
+  /// `element`: the spec of an element; `length`: the number of elements, or -1; `may_lack`: whether branches give the
+  /// elements, so that some may be absent, or empty because all that they consist of is absent; `output`: of the loop's
+  /// node.
   LoopStack(const Spec& element, std::int64_t length, bool may_lack, const Tensor& output)
       : element_(element),
         may_lack_(may_lack),
@@ -30,6 +31,10 @@ class LoopStack {
 
   void put(std::int64_t index, const Tensor& value) {
     if (!value) return;
+    if (may_lack_ && bool(memory_) && value.shape() != element_.shape) {
+      if (value.size() == 0) return;
+      if (element_.shape.num_elements() == 0) memory_ = Tensor();
+    }
     if (!memory_) element_.shape = value.shape();
     if (value.shape() != element_.shape)
       throw InvalidArgumentError(join("The elements of '", name_, "' must have the same shape to be stacked: ",
@@ -59,8 +64,8 @@ class LoopStack {
       for (int axis = 0; axis < known.rank(); ++axis)
         if (known.sizes()[axis] < 0) known.set(axis, 0);
       element_.shape = known;
-      reserve(length);
     }
+    if (!memory_ || memory_.shape()[0] < length) reserve(length);
     return view_part(memory_, 0, 0, length);
   }
 

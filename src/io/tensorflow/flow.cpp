@@ -33,6 +33,7 @@ class LoopReader {
 
   Flow read() {
     is_taken_.resize(count());
+    if (loop_.attrs.contains(hint_loop)) read_lacking_elements();
     count_uses();
     find_counters(Nodes(flow_.functions[0].graph));
     read_popped_lists();
@@ -77,6 +78,30 @@ class LoopReader {
     }
   }
   bool is_counter(std::size_t variable) const { return contains(flow_.counters, variable); }
+
+  /// Lets our loop set the elements of its lists, whether or not a branch gives them. What it keeps of their shapes
+  /// becomes what it is given.
+  void read_lacking_elements() {
+    FunctionBody& function = flow_.functions[0];
+    const Nodes body(function.graph);
+    for (NodeDef& each : function.graph.nodes) {
+      if (each.op != "TensorListScatterIntoExistingList" || !each.attrs.contains(hint_loop) || data_inputs(each) != 3)
+        continue;
+      const NodeDef *rows = body.source(each.inputs[1], "Reshape", 2), *place = body.source(each.inputs[2], "Fill", 2),
+                    *shape = rows ? body.source(rows->inputs[1], "ConcatV2", 3) : nullptr;
+      if (!place || !shape) continue;
+      for (std::size_t i = 0; i < count(); ++i)
+        if (const NodeDef* largest = body.source(result(i), "Maximum", 2);
+            largest && largest->inputs[1] == shape->inputs[1])
+          function.outputs[i] = arguments()[i];
+      const NodeDef* longer = body.source(each.inputs[0], "TensorListResize", 2);
+      each.op = longer ? "TensorListPushBack" : "TensorListSetItem";
+      if (longer)
+        each.inputs = {longer->inputs[0], rows->inputs[0]};
+      else
+        each.inputs = {each.inputs[0], place->inputs[1], rows->inputs[0]};
+    }
+  }
 
   /// Lets each iteration read the list that it takes the last element of: the element (length - 1) - counter.
   void read_popped_lists() {

@@ -254,9 +254,7 @@ class FlowWriter {
 
   /// What stands for an output that a branch does not give: zeros, of which there are none along unknown axes.
   static std::string absent(NodeAdder& add, const Spec& spec) {
-    Shape shape = spec.shape.has_rank() ? spec.shape : Shape{0};
-    for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, std::max<std::int64_t>(shape.sizes()[axis], 0));
-    const std::string dims = add.shape("absent/dims", shape);
+    const std::string dims = add.shape("absent/dims", spec.shape.has_rank() ? none_of(spec.shape) : Shape{0});
     const std::string zero = add.constant("absent/value", detail::make_scalar(0, spec.dtype));
     return add.op("Fill", {dims, zero},
                   {{"T", code_of(spec.dtype)}, {"index_type", code_of(int32)}, {std::string(hint_absent), true}},
@@ -266,8 +264,11 @@ class FlowWriter {
   // ---- Loops ----
   //
   // As TensorFlow has it, the loop variables are [loop_counter, maximum_iterations, carried..., the lists that are
-  // stacked..., the lists of the sequences' elements..., operands..., Variables...]: its gradients rely on the first
-  // two.
+  // stacked..., the lists of the sequences' elements..., operands..., the shapes of the elements of lists...,
+  // Variables...]: its gradients rely on the first two.
+  //
+  // TensorFlow stacks elements of equal shapes only. Where a branch that was not taken has an empty one, the list has
+  // no element, in whose place TensorFlow stacks zeros; and the loop keeps the greatest shape that an element has had.
 
   void write_loop() {
     const WhileParts parts(node_);
@@ -289,6 +290,14 @@ class FlowWriter {
     for (std::size_t i = parts.carried; i < operands; ++i) add_variable(sequence(i), variant_type, Shape());
     for (std::size_t i = operands; i < node_.inputs().size(); ++i)
       add_variable(writer_.in(i).name, code_of(node_.input(i).dtype()), node_.input(i).shape());
+    for (std::size_t i = parts.carried; i < node_.outputs().size(); ++i) {
+      const Shape element = without_axis_0(node_.output(i).shape());
+      if (context_.is_list(node_.output(i)) || element.rank() < 1 || element.is_known() ||
+          !detail::may_lack_elements(node_.output(i)))
+        continue;
+      lacking_.push_back(i - parts.carried);
+      add_variable(add_.shape("element_shape", none_of(element)), code_of(int32), {element.rank()});
+    }
     for (const Variable& each : variables_) add_variable(context_.handle_of(each), resource_type, Shape());
     const std::vector<std::string> functions = context_.library.add({condition(parts, types), body(parts, types)});
     AttrDefs attrs{{"T", types},
@@ -299,7 +308,7 @@ class FlowWriter {
                    {"body", function_attr(functions[1])}};
     if (node_.attrs().find("recompute")) attrs.emplace(hint_recompute, true);
     add_control_inputs(names_of(node_.control_inputs), inputs);
-    write_results(parts, add_.op(node_.type(), inputs, std::move(attrs), "While"));
+    write_results(parts, types, add_.op(node_.type(), inputs, std::move(attrs), "While"));
   }
 
   /// The greatest number of iterations; -1 for any number.
@@ -311,18 +320,12 @@ class FlowWriter {
       return add_.number("maximum_iterations", parts.maximum >= 0 ? std::min(parts.maximum, length) : length);
     if (context_.is_list(node_.input(parts.carried)))
       return add_.op("TensorListLength", {writer_.in(parts.carried).name}, {}, "maximum_iterations");
-    const std::string all = add_.op("Shape", {writer_.in(parts.carried).name},
-                                    {{"T", code_of(node_.input(parts.carried).dtype())}, {"out_type", code_of(int32)}});
+    const std::string all = add_.typed("Shape", {writer_.in(parts.carried).name}, node_.input(parts.carried).dtype());
     const std::string begin = add_.shape("begin", {0}), end = add_.shape("end", {1}), step = add_.shape("strides", {1});
-    const std::string size = add_.op("StridedSlice", {all, begin, end, step},
-                                     {{"T", code_of(int32)},
-                                      {"Index", code_of(int32)},
-                                      {"begin_mask", std::int64_t{0}},
-                                      {"end_mask", std::int64_t{0}},
-                                      {"ellipsis_mask", std::int64_t{0}},
-                                      {"new_axis_mask", std::int64_t{0}},
-                                      {"shrink_axis_mask", std::int64_t{1}}},
-                                     "maximum_iterations");
+    const std::string size =
+        add_.op("StridedSlice", {all, begin, end, step},
+                {{"T", code_of(int32)}, {"Index", code_of(int32)}, {"shrink_axis_mask", std::int64_t{1}}},
+                "maximum_iterations");
     if (parts.maximum < 0) return size;
     return add_.whole("Minimum", size, add_.number("maximum", parts.maximum));
   }
@@ -352,6 +355,7 @@ class FlowWriter {
     for (std::size_t i = operands; i < node_.inputs().size(); ++i)
       names.push_back(builder.argument(detail::join("operand_", i), code_of(node_.input(i).dtype()),
                                        function.inputs[takes_sequences ? i : i - parts.sequences]));
+    for (std::size_t i = 0; i < lacking_.size(); ++i) names.push_back(builder.argument("shape", code_of(int32)));
     return names;
   }
 
@@ -392,12 +396,20 @@ class FlowWriter {
     }
     add_body(builder, body);
     std::vector<std::string> results = arguments;
-    results[0] = add.op("AddV2", {arguments[0], one}, {{"T", code_of(int32)}}, "next");
+    results[0] = add.typed("AddV2", {arguments[0], one}, int32, "next");
     for (std::size_t i = 0; i < parts.carried; ++i) results[2 + i] = builder.output_of(body.outputs[i]);
     for (std::size_t i = 0; i < lists; ++i) {
       const Tensor& element = body.outputs[parts.carried + i];
       const AttrDefs attrs{{"element_dtype", code_of(element.dtype())}};
       const std::string &list = arguments[first_list + i], value = builder.output_of(element);
+      if (const auto found = std::find(lacking_.begin(), lacking_.end(), i); found != lacking_.end()) {
+        std::string& largest = results[shape_of(types, found)];
+        const std::string longer = reserves_ ? list : add.op("TensorListResize", {list, results[0]}, {});
+        const std::string shape = add.typed("Shape", {value}, element.dtype());
+        results[first_list + i] = set_unless_empty(add, longer, at, {value, element.dtype()}, shape);
+        largest = add.whole("Maximum", largest, shape);
+        continue;
+      }
       results[first_list + i] = reserves_ ? add.op("TensorListSetItem", {list, at, value}, attrs)
                                           : add.op("TensorListPushBack", {list, value}, attrs);
     }
@@ -408,15 +420,33 @@ class FlowWriter {
     return builder.finish(is_stateful());
   }
 
+  /// The number of the loop variable that is the shape of an element of this list.
+  std::size_t shape_of(const ListDef& types, std::vector<std::size_t>::const_iterator list) const {
+    return types.types.size() - variables_.size() - static_cast<std::size_t>(lacking_.end() - list);
+  }
+
+  /// Sets an element of a list, unless the value, which has this shape, is empty. Returns the list.
+  static std::string set_unless_empty(NodeAdder& add, const std::string& list, const std::string& at,
+                                      const Value& value, const std::string& shape) {
+    const std::string count = add.whole("Minimum", add.typed("Size", {value.name}, value.dtype), add.shape("one", {1}));
+    const std::string rows =
+        add.op("ConcatV2", {count, shape, add.number("axis", 0)}, {{"T", code_of(int32)}, {"N", std::int64_t{2}}});
+    return add.op("TensorListScatterIntoExistingList",
+                  {list, add.typed("Reshape", {value.name, rows}, value.dtype), add.whole("Fill", count, at)},
+                  {{"element_dtype", code_of(value.dtype)}, {std::string(hint_loop), true}});
+  }
+
   /// Adds the node that has the outputs in the order of ours.
-  void write_results(const WhileParts& parts, const std::string& loop) {
+  void write_results(const WhileParts& parts, const ListDef& loop_types, const std::string& loop) {
     std::vector<std::string> results;
     ListDef types;
     for (std::size_t i = 0; i < node_.outputs().size(); ++i) {
       const bool is_list = i >= parts.carried && context_.is_list(node_.output(i));
-      const std::string result = detail::join(loop, ":", i + 2);
-      results.push_back(i >= parts.carried && !is_list ? stack_of(add_, result, node_.output(i).spec(), hint_loop)
-                                                       : result);
+      const auto lacking = std::find(lacking_.begin(), lacking_.end(), i - parts.carried);
+      std::string result = detail::join(loop, ":", i + 2), shape;
+      if (lacking != lacking_.end()) shape = detail::join(loop, ":", shape_of(loop_types, lacking));
+      if (i >= parts.carried && !is_list) result = stack_of(add_, result, node_.output(i).spec(), hint_loop, shape);
+      results.push_back(std::move(result));
       types.types.push_back(is_list ? variant_type : code_of(node_.output(i).dtype()));
     }
     FieldList fields{{std::string(hint_loop), true}};
@@ -437,6 +467,7 @@ class FlowWriter {
   bool bounded_ = false;                       ///< the loop has a greatest number of iterations
   bool guards_reads_ = false;                  ///< an If reads Variables only where they are initialized
   bool reserves_ = false;                      ///< the loop does as many, so that lists get their length at once
+  std::vector<std::size_t> lacking_;           ///< the lists of the loop in which elements may lack
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct ListOp {
   bool makes_list = true;   ///< whether its output is one
   int element_shape = -1;   ///< the input that tells the shape of the elements, if any
   bool names_dtype = true;  ///< whether it has the attribute "element_dtype"
+  bool adds_item = false;   ///< whether its output is its list with another element
 };
 
 constexpr std::array list_ops = std::to_array<ListOp>({
@@ -26,12 +27,12 @@ constexpr std::array list_ops = std::to_array<ListOp>({
     {.name = "TensorListConcat", .lists = 1, .makes_list = false},
     {.name = "TensorListConcatLists", .lists = 2},
     {.name = "TensorListConcatV2", .lists = 1, .makes_list = false, .element_shape = 1},
-    {.name = "TensorListPushBack", .lists = 1},
+    {.name = "TensorListPushBack", .lists = 1, .adds_item = true},
     {.name = "TensorListReserve", .element_shape = 0},
     {.name = "TensorListResize", .lists = 1, .names_dtype = false},
     {.name = "TensorListScatterIntoExistingList", .lists = 1},
     {.name = "TensorListScatterV2", .element_shape = 2},
-    {.name = "TensorListSetItem", .lists = 1},
+    {.name = "TensorListSetItem", .lists = 1, .adds_item = true},
     {.name = "TensorListSplit", .element_shape = 1},
 });
 
@@ -50,6 +51,11 @@ AttrDefs element_attrs(DType dtype) { return {{"element_dtype", code_of(dtype)},
 
 Shape without_axis_0(const Shape& shape) { return shape.rank() > 0 ? Shape(shape.sizes().subspan(1)) : shape; }
 
+Shape none_of(Shape shape) {
+  for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, std::max<std::int64_t>(shape.sizes()[axis], 0));
+  return shape;
+}
+
 std::string list_of(NodeAdder& add, const std::string& tensor, const Spec& stacked, std::string_view hint) {
   const std::string shape = add.shape("element_shape", without_axis_0(stacked.shape));
   AttrDefs attrs = element_attrs(stacked.dtype);
@@ -57,22 +63,37 @@ std::string list_of(NodeAdder& add, const std::string& tensor, const Spec& stack
   return add.op("TensorListFromTensor", {tensor, shape}, std::move(attrs));
 }
 
-std::string stack_of(NodeAdder& add, const std::string& list, const Spec& stacked, std::string_view hint) {
+std::string stack_of(NodeAdder& add, const std::string& list, const Spec& stacked, std::string_view hint,
+                     std::string shape) {
   const Shape element = without_axis_0(stacked.shape);
-  std::string shape = add.shape("element_shape", element);
-  if (element.has_rank() && !element.is_known()) {
-    Shape none = element;
-    for (int axis = 0; axis < none.rank(); ++axis) none.set(axis, std::max<std::int64_t>(none.sizes()[axis], 0));
+  const bool is_told = !shape.empty();
+  if (!is_told) shape = add.shape("element_shape", element);
+  if (!is_told && element.has_rank() && !element.is_known()) {
     const std::string length = add.op("TensorListLength", {list}, {});
-    const std::string is_empty = add.op("Equal", {length, add.number("none", 0)}, {{"T", code_of(int32)}}, "is_empty");
+    const std::string is_empty = add.typed("Equal", {length, add.number("none", 0)}, int32, "is_empty");
     const std::string known = add.op("TensorListElementShape", {list}, {{"shape_type", code_of(int32)}});
-    const std::string of_none = add.whole("Maximum", known, add.shape("element_shape_of_none", none));
-    shape = add.op("SelectV2", {is_empty, of_none, shape}, {{"T", code_of(int32)}});
+    const std::string of_none = add.whole("Maximum", known, add.shape("element_shape_of_none", none_of(element)));
+    shape = add.typed("SelectV2", {is_empty, of_none, shape}, int32);
   }
   return add.op(
       "TensorListStack", {list, shape},
       {{"element_dtype", code_of(stacked.dtype)}, {"num_elements", std::int64_t{-1}}, {std::string(hint), true}});
 }
+
+namespace {
+
+/// The list of an empty tensor does not tell the shape of its elements: the list of as many that are not set. Any other
+/// list as it is.
+std::string without_empty_elements(NodeAdder& add, const std::string& list, const std::string& tensor, DType dtype) {
+  const std::string size = add.typed("Size", {tensor}, dtype);
+  const std::string length = add.op("TensorListLength", {list}, {});
+  const auto resize = [&](const std::string& given, const std::string& count) {
+    return add.op("TensorListResize", {given, count}, {{std::string(hint_list), true}});
+  };
+  return resize(resize(list, add.whole("Minimum", size, length)), length);
+}
+
+}  // namespace
 
 bool is_list_op(std::string_view op) { return find_list_op(op) != nullptr; }
 
@@ -87,6 +108,9 @@ void write_list_op(NodeWriter& writer, NodeAdder add, const NodeDef& def) {
     // The elements of two lists that are joined must have shapes that are known equally well.
     const Shape shape = op.lists > 1 ? Shape::unknown_rank() : node.input(i).shape();
     inputs.push_back(i < op.lists ? list_of(add, tensor, {elements.dtype, shape}, hint_list) : tensor);
+    const bool may_be_empty = !shape.is_known() || shape.num_elements() == 0;
+    if (i == 0 && op.adds_item && may_be_empty)
+      inputs[0] = without_empty_elements(add, inputs[0], tensor, elements.dtype);
   }
   AttrDefs attrs;
   if (op.names_dtype) attrs.emplace("element_dtype", code_of(elements.dtype));
@@ -115,7 +139,8 @@ class ListJoiner {
     for (NodeDef& each : file_.nodes) {
       if (!is_list_op(each.op)) continue;
       for (std::string& input : each.inputs)
-        if (const NodeDef* made = added(input, "TensorListFromTensor")) input = made->inputs[0];
+        for (const std::string_view op : {"TensorListResize", "TensorListResize", "TensorListFromTensor"})
+          if (const NodeDef* made = added(input, op)) input = made->inputs[0];
     }
     drop_unused();
   }
@@ -176,7 +201,7 @@ class ListJoiner {
   bool is_of_shape(const std::string& name) const {
     constexpr std::array labels =
         std::to_array<std::string_view>({"/element_shape", "/none", "/is_empty", "/TensorListLength",
-                                         "/TensorListElementShape", "/Maximum", "/SelectV2"});
+                                         "/TensorListElementShape", "/Maximum", "/Minimum", "/SelectV2", "/Size"});
     return std::any_of(labels.begin(), labels.end(),
                        [&](std::string_view label) { return name.find(label) != std::string::npos; });
   }

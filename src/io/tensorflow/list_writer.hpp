@@ -12,13 +12,16 @@ namespace tapestry::io {
 AttrDefs element_attrs(DType dtype);
 /// The shape of an element of a stack.
 Shape without_axis_0(const Shape& shape);
+/// The shape with 0 for sizes that are not known.
+Shape none_of(Shape shape);
 
 /// Adds nodes that make a list of a tensor, or a tensor of a list; `hint` is an attribute that tells whose they are.
 /// Each returns a name. TensorFlow has to know the shape of the elements of a list that has none: unknown sizes are 0
-/// then.
+/// then, or `shape` tells it.
 /// @{
 std::string list_of(NodeAdder& add, const std::string& tensor, const Spec& stacked, std::string_view hint);
-std::string stack_of(NodeAdder& add, const std::string& list, const Spec& stacked, std::string_view hint);
+std::string stack_of(NodeAdder& add, const std::string& list, const Spec& stacked, std::string_view hint,
+                     std::string shape = {});
 /// @}
 
 /// Whether a node of a file that could not be read at once takes or makes a list.

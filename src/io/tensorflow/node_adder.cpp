@@ -39,7 +39,12 @@ std::string NodeAdder::shape(std::string_view label, const Shape& shape) {
 }
 
 std::string NodeAdder::whole(std::string_view name, const std::string& a, const std::string& b) {
-  return op(name, {a, b}, {{"T", code_of(int32)}});
+  return typed(name, {a, b}, int32);
+}
+
+std::string NodeAdder::typed(std::string_view name, const std::vector<std::string>& inputs, DType dtype,
+                             std::string_view label) {
+  return op(name, inputs, {{"T", code_of(dtype)}}, label);
 }
 
 }  // namespace tapestry::io

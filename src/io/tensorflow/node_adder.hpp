@@ -26,6 +26,9 @@ class NodeAdder {
   std::string number(std::string_view label, std::int64_t value);
   std::string shape(std::string_view label, const Shape& shape);
   std::string whole(std::string_view name, const std::string& a, const std::string& b);
+  /// An op with no attribute but its type "T"; the others have what TensorFlow has for them.
+  std::string typed(std::string_view name, const std::vector<std::string>& inputs, DType dtype,
+                    std::string_view label = {});
   /// @}
 
  private:
