@@ -507,4 +507,50 @@ TEST_CASE("the steps of functions are measured, too") {
   CHECK(text.find("\"runs\":6") != std::string::npos);
 }
 
+TEST_CASE("the third derivative of branches in a loop, of unknown sizes, in one of which is a loop") {
+  using F = std::function<Tensor(const Tensor&)>;
+  const F f = [](const Tensor& x) {
+    const auto inner = [](const Tensor& i, const Tensor& s) {
+      auto [end, result] = while_loop([&](Tensor j, Tensor) { return less(j, i); },
+                                      [&](Tensor j, Tensor t) {
+                                        return std::tuple{j + 1, tanh(t) + s};
+                                      },
+                                      std::tuple{0, s});
+      return result * 1.0;
+    };
+    const auto branch = [](const Tensor& i, const Tensor& s) {
+      return switch_case(i, {[&] { return s * 2.0; }, [&] { return sin(s) + s; }, [&] { return s - s; }});
+    };
+    auto [end, result] =
+        while_loop([](Tensor i, Tensor) { return less(i, 4); },
+                   [&](Tensor i, Tensor s) {
+                     const Tensor next = cond(
+                         equal(mod(i, 2), 0), [&] { return inner(i, s); }, [&] { return branch(i, s); });
+                     return std::tuple{i + 1, next};
+                   },
+                   std::tuple{0, x});
+    return result;
+  };
+  const auto derivative = [](const F& g) -> F {
+    return [g](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = reduce_sum(sin(g(x)));
+      return tape.gradient(y, x);
+    };
+  };
+  const F third = derivative(derivative(derivative(f)));
+  const Tensor x = tensor({0.75, -0.5}).cast(float64);
+  const Tensor eager = third(x);
+  SessionOptions plain;
+  plain.optimize = false;
+  for (const Shape& shape : {Shape{2}, Shape{-1}}) {
+    const auto traced = trace(third, {spec(float64, shape)});
+    for (const SessionOptions& options : {SessionOptions(), plain}) {
+      const Tensor found = Session(traced.graph(), options).run(traced.output(), {{traced.input(), x}});
+      CHECK(reduce_max(abs(found - eager)).item<double>() < 1e-9);
+    }
+  }
+}
+
 }  // namespace control_flow_test

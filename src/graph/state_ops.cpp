@@ -48,7 +48,7 @@ TAPESTRY_OP(const_definition){{
 
 TAPESTRY_OP(placeholder_definition){{
     .name = "Placeholder",
-    .attrs = {{"dtype", AttrKind::type}, {"shape", AttrKind::shape}},
+    .attrs = {{"dtype", AttrKind::type}, {"shape", AttrKind::shape}, {"may_be_absent", AttrKind::flag, optional}},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
     },

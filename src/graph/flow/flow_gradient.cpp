@@ -37,8 +37,14 @@ class FunctionGradient {
     function.graph->forget_draws();
   }
 
-  /// A placeholder for a gradient like this tensor.
-  static Tensor gradient_like(const Tensor& tensor) { return placeholder(tensor.dtype(), tensor.shape(), "gradient"); }
+  /// A placeholder for a gradient like this tensor, which is absent where the tensor is.
+  static Tensor gradient_like(const Tensor& tensor) {
+    Tensor gradient = placeholder(tensor.dtype(), tensor.shape(), "gradient");
+    Node& node = producer_of(gradient);
+    if (may_be_absent(tensor))
+      node.graph->extend(node, {{"dtype", tensor.dtype()}, {"shape", tensor.shape()}, {"may_be_absent", true}}, {});
+    return gradient;
+  }
 
   /// The inputs that a gradient may reach from these outputs.
   std::vector<char> reached(const Tensors& outputs) const {

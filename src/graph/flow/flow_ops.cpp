@@ -140,26 +140,25 @@ const Op& if_op(bool stateful) { return stateful ? if_definition : stateless_if_
 const Op& case_op(bool stateful) { return stateful ? case_definition : stateless_case_definition; }
 const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
 
-bool may_be_absent(const Tensor& tensor) {
-  const Endpoint end = endpoint_of(tensor);
-  if (!is_flow(end.node->op()) || is_while(end.node->op())) return false;
-  const std::vector<GraphFunction>& branches = functions_of(*end.node);
-  return std::any_of(
-      branches.begin(), branches.end(),
-      [i = static_cast<std::size_t>(end.output)](const GraphFunction& each) { return !each.outputs[i]; });
-}
+namespace {
 
-bool may_lack_elements(const Tensor& tensor) {
+/// `or_elements`: whether a stack may have absent elements, too.
+bool may_lack(const Tensor& tensor, bool or_elements) {
   const auto [node, number] = endpoint_of(tensor);
-  if (!is_flow(node->op())) return false;
+  if (!is_flow(node->op())) return node->attrs().find("may_be_absent") != nullptr;
   const auto output = static_cast<std::size_t>(number);
+  const std::vector<GraphFunction>& functions = functions_of(*node);
   if (is_while(node->op()))
-    return output >= WhileParts(*node).carried && may_lack_elements(functions_of(*node)[0].outputs[output]);
-  const std::vector<GraphFunction>& branches = functions_of(*node);
-  return std::any_of(branches.begin(), branches.end(), [&](const GraphFunction& each) {
-    return !each.outputs[output] || may_lack_elements(each.outputs[output]);
+    return or_elements && output >= WhileParts(*node).carried && may_lack(functions[0].outputs[output], true);
+  return std::any_of(functions.begin(), functions.end(), [&](const GraphFunction& each) {
+    return !each.outputs[output] || may_lack(each.outputs[output], or_elements);
   });
 }
+
+}  // namespace
+
+bool may_be_absent(const Tensor& tensor) { return may_lack(tensor, false); }
+bool may_lack_elements(const Tensor& tensor) { return may_lack(tensor, true); }
 
 bool is_replayed(const Call& call) { return call.attrs().find("replayed") != nullptr; }
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }

@@ -30,7 +30,7 @@ TAPESTRY_API bool is_flow(const Op& op);
 TAPESTRY_API bool is_while(const Op& op);
 TAPESTRY_API bool is_if(const Op& op);
 /// @}
-/// Whether a tensor is a result that not every branch gives.
+/// Whether a tensor is a result that not every branch gives, or not every branch in it; or the gradient of one.
 bool may_be_absent(const Tensor& tensor);
 /// Whether a tensor may be such a result, or a stack of them: of elements that may all be absent, so that it does not
 /// tell their shape.
