@@ -246,6 +246,26 @@ TEST_CASE("branches and loops come back, with their gradients") {
     }
 }
 
+TEST_CASE("the gradient of a loop that grows, which a file has, is read") {
+  const OnnxFolder folder;
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    GradientTape tape;
+    tape.watch(x);
+    const auto step = [](Tensor i, Tensor s) {
+      return std::tuple{i + 1, concat({s, expand_dims(tanh(s(-1) * s(0)), 0)}, 0)};
+    };
+    const Tensor last = std::get<1>(while_loop([&](Tensor i, Tensor) { return less(i, n); }, step, std::tuple{0, x},
+                                               {.shape_invariants = {{}, {-1, 2}}}));
+    return tape.gradient(reduce_sum(sin(last)), x);
+  };
+  const auto traced = trace(f, {spec(float32, {-1, -1}), spec(int32, {})});
+  onnx::save(folder / "grows.onnx",
+             {.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}}, .outputs = {{"y", traced.output()}}});
+  const Model model = onnx::load(folder / "grows.onnx");
+  const Tensor x = tensor<float>({{0.5, -1}, {1.5, 0.25}});
+  for (const int n : {0, 1, 3}) CHECK(distance(model({{"x", x}, {"n", tensor(n)}})[0], traced(x, tensor(n))) < 1e-6);
+}
+
 TEST_CASE("ONNX's If, Loop and Scan use the values around them") {
   const OnnxFolder folder;
   const Tensor x = tensor<float>({1, 2, 3});

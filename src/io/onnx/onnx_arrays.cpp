@@ -345,7 +345,7 @@ OnnxOps onnx_arrays() {
       {"Size", 1, 1, read_size, {}, nullptr, onnx_type_int64, rank_zero},
       {"Slice", 1, 5, read_slice, {1, 2, 3, 4}, rank, nullptr, onnx_rank_of_input},
       {"SpaceToDepth", 1, 1, read_space_to_depth, {}, onnx_lacks_plane, nullptr, onnx_rank_of_input},
-      {"Split", 1, 2, read_split, {1}, split_lacks, types_like_first},
+      {"Split", 1, 2, read_split, {1}, split_lacks, types_like_first, onnx_rank_of_input},
       {"Squeeze", 1, 2, read_squeeze, {1}, squeeze_lacks},
       {"Tile", 2, 3, read_tile, {1, 2}, rank, nullptr, onnx_rank_of_input},
       {"Transpose", 1, 1, read_transpose, {}, rank, nullptr, onnx_rank_of_input},

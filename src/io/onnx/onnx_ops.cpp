@@ -154,7 +154,8 @@ Specs onnx_specs(const NodeReader& reader, const Tensors& inputs) {
     specs[static_cast<int>(i)].dtype = types[i];
   const int rank = row.rank ? row.rank(call) : -1;
   if (rank >= 0 && rank <= Shape::max_rank)
-    specs[0].shape = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
+    for (std::size_t i = 0; i < (row.name == "Split" ? call.outputs() : 1); ++i)
+      specs[static_cast<int>(i)].shape = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
   return specs;
 }
 
