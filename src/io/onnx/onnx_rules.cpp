@@ -146,6 +146,10 @@ UnsortedSegmentSum any z = Expand(0:b, Gather(Shape(c), @front));
 ScatterNd any ScatterND[reduction=add](Expand(0:b, Shape(c)), Cast[to=7](a), b)
 PutAlongAxis any ScatterElements[axis=@axis,reduction=add](Expand(0:b, Shape(c)), a, b)
 Where any Transpose[perm={1,0}](NonZero(a))
+UniqueWithCounts real y, i, n, m = Unique[sorted=0](Cast[to=11](a));
+  Cast[to=@T](y) | Cast[to=@out_idx/6](n) | Cast[to=@out_idx/6](m)
+UniqueWithCounts any y, i, n, m = Unique[sorted=0](Cast[to=7](a));
+  Cast[to=@T](y) | Cast[to=@out_idx/6](n) | Cast[to=@out_idx/6](m)
 TopKV2 number +k v, i = TopK[largest=@largest](a, Reshape(@k, {1})); v | Cast[to=6](i)
 TopKV2 number v, i = TopK[largest=@largest](a, Shape[start=-1](a)); v | Cast[to=6](i)
 
@@ -526,6 +530,24 @@ void write_concat_grad(OnnxWriter& w) {
   w.finish(w.ops("Split", {w.in(), w.op("Concat", sizes, {{"axis", 0}})}, {{"axis", axis}}, sizes.size()));
 }
 
+/// The first inputs are indices, the others the data for them. Rows that no index names are 0.
+void write_stitch(OnnxWriter& w) {
+  const std::size_t count = w.node().inputs().size() / 2;
+  const std::string rest = w.op("Shape", {w.in(count)}, {{"start", w.shape(0).rank()}});
+  const auto joined = [&](const std::vector<std::string>& parts) { return w.op("Concat", parts, {{"axis", 0}}); };
+  std::vector<std::string> places{w.ints({-1})}, rows;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string all = w.op("Reshape", {w.in(i), w.ints({-1})});
+    places.push_back(w.op("Cast", {all}, {{"to", 7}}));
+    const std::string size = w.op("Shape", {all});
+    rows.push_back(w.op("Reshape", {w.in(count + i), joined({size, rest})}, {{"allowzero", 1}}));
+  }
+  const std::string length = w.op("Add", {w.op("ReduceMax", {joined(places)}), w.ints({1})});
+  places.erase(places.begin());
+  const std::string zeros = w.op("Expand", {w.number(0, w.node().output().dtype()), joined({length, rest})});
+  w.finish({w.op("ScatterND", {zeros, w.op("Unsqueeze", {joined(places), w.ints({-1})}), joined(rows)})});
+}
+
 /// An unknown size is that of an input's axis. One may instead be an input's number of elements over all other sizes.
 void write_fill_like(OnnxWriter& w) {
   const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
@@ -599,6 +621,7 @@ constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
                                                         {"Split", write_split},
                                                         {"SplitV", write_split},
                                                         {"ConcatGrad", write_concat_grad},
+                                                        {"DynamicStitch", write_stitch},
                                                         {"FillLike", write_fill_like}});
 
 template <std::size_t count>
