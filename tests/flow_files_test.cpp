@@ -15,6 +15,7 @@
 
 #include "expect.hpp"
 #include "flow_models.hpp"
+#include "graph/graph_state.hpp"
 #include "interop/steps.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -355,6 +356,22 @@ std::string reversed(
 }
 
 }  // namespace
+
+TEST_CASE("the sizes of a loop of a file do not change where a branch cannot take those that its reader tries") {
+  const auto f = [](const Tensor& x, const Tensor& factor) {
+    return while_loop([](Tensor s) { return less(reduce_sum(s), 9.0); },
+                      [&](Tensor s) {
+                        return cond(
+                            reduce_max(s) > 1.0, [&] { return s * s + factor; }, [&] { return s * 2.0; });
+                      },
+                      x);
+  };
+  const auto traced = trace(f, {spec(float32, {-1}), spec(float32, {-1})});
+  const Graph again = Graph::from_graph_def(traced.graph().as_graph_def());
+  const detail::Node& loop = detail::producer_of(again.get_tensor_by_name(traced.output().name()));
+  CHECK(loop.type() == "StatelessWhile");
+  CHECK(loop.attrs().find("varying") == nullptr);
+}
 
 TEST_CASE("a library may give a function again with its nodes and the entries of its maps in another order") {
   const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>&) {}));

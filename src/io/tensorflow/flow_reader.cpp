@@ -212,13 +212,13 @@ class FlowReader {
       for (const std::int64_t size : sizes) {
         Specs tried = specs;
         for (Spec& each : tried) each.shape = with_sizes(each.shape, rank, size);
-        if (!note_changes(body, specs, tried, changing, change)) continue;
+        if (!note_changes(body, specs, tried, true, changing, change)) continue;
         for (std::size_t i = 0; i < changing.size(); ++i)
           for (int axis = 0; axis < specs[i].shape.rank() && !changing[i]; ++axis) {
             if (specs[i].shape.sizes()[axis] >= 0) continue;
             Specs other = tried;
             other[i].shape.set(axis, size + 2);
-            note_changes(body, specs, other, changing, change);
+            note_changes(body, specs, other, false, changing, change);
           }
         if (!change) note_uneven_lists(body, tried, size + 1);
         break;
@@ -269,7 +269,8 @@ class FlowReader {
 
   /// Notes what an iteration makes of loop variables of the shapes that are tried. Returns false if it cannot take
   /// them.
-  static bool note_changes(const GraphFunction& body, const Specs& specs, const Specs& tried,
+  /// `heeds_unknown`: whether a size that becomes unknown is a change; it also does where a branch cannot take them.
+  static bool note_changes(const GraphFunction& body, const Specs& specs, const Specs& tried, bool heeds_unknown,
                            std::vector<char>& changing, std::optional<std::pair<std::size_t, Shape>>& change) {
     Specs next;
     try {
@@ -278,7 +279,10 @@ class FlowReader {
       return false;  // another error than that of the shapes that are tried is reported when the graph runs
     }
     for (std::size_t i = 0; i < changing.size(); ++i) {
-      const Shape &before = tried[i].shape, &after = next[i].shape;
+      const Shape& before = tried[i].shape;
+      Shape after = next[i].shape;
+      for (int axis = 0; !heeds_unknown && after.rank() == before.rank() && axis < after.rank(); ++axis)
+        if (after.sizes()[axis] < 0) after.set(axis, before.sizes()[axis]);
       if (!before.has_rank() || before == after || (specs[i].shape.has_rank() && !after.has_rank())) continue;
       const Shape common = changed_shape(specs[i].shape, before, after);
       if (common != specs[i].shape)
