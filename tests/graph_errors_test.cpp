@@ -172,7 +172,9 @@ TEST_CASE("operations by name, with inputs and attributes that do not fit") {
     // Whoever has the op itself meets the same error, and not one of the optimizer.
     TAPESTRY_INVALID("needs at least 2 inputs, but got 1", apply_all(*find_op(type), {a}, {}, {}, Where::here()));
   }
-  for (const auto& [type, count] : {std::pair{"Relu", 4}, {"ZerosLike", 2}, {"MatMul", 3}, {"Where", 2}}) {
+  for (const auto& [name, number] : {std::pair{"Relu", 4}, {"ZerosLike", 2}, {"MatMul", 3}, {"Where", 2}}) {
+    const char* type = name;  // clang 14 takes no structured bindings into a function
+    const int count = number;
     const Tensors inputs(static_cast<std::size_t>(count), tensor({{1.0F}}));
     TAPESTRY_INVALID(detail::join(", but got ", count), graph.create_op(type, inputs));
     TAPESTRY_INVALID(detail::join(", but got ", count), apply_op(type, inputs));

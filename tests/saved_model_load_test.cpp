@@ -305,8 +305,8 @@ TEST_CASE("A file of another kind is called by its name, whichever reader gets i
       if ((reads == "folder" || reads == "zip") && name.starts_with("a SavedModel")) continue;
       if (reads == ".pbtxt" && is_text) continue;
       if (reads == "TFRecord" && name == "empty") continue;  // nothing has been written yet
-      CAPTURE(name);
-      CAPTURE(reads);
+      const std::string tried = detail::join(name, " given to ", reads);
+      CAPTURE(tried);
       const std::string message = message_of<Error>([&, &read = read] { read(path); });
       CAPTURE(message);
       CHECK(message.find(path) != std::string::npos);

@@ -307,7 +307,7 @@ Tensor matrix_product(const Operand& a, const Operand& b, const Roles& roles) {
       as_matrices(aligned(a, roles.batch + roles.outer_a + roles.inner), roles.outer_a.size(), roles.inner.size());
   const Tensor right =
       as_matrices(aligned(b, roles.batch + roles.inner + roles.outer_b), roles.inner.size(), roles.outer_b.size());
-  const Tensor product = matmul(left, right);
+  Tensor product = matmul(left, right);
   if (roles.outer_a.size() == 1 && roles.outer_b.size() == 1) return product;
   Shape shape;
   for (int i = 0; i + 2 < product.rank(); ++i) shape.push_back(product.shape()[i]);

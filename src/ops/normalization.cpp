@@ -146,7 +146,7 @@ Spec per_channel(const Call& call, std::initializer_list<std::size_t> statistics
   const Tensor& x = call.input(0);
   require_type(x, float_types);
   require_rank_at_least(x, 2);
-  const Spec spec{x.dtype(), {x.shape().sizes().back()}};
+  Spec spec{x.dtype(), {x.shape().sizes().back()}};
   for (const std::size_t i : statistics) require_same_shape(call.input(i).shape(), spec.shape);
   return spec;
 }

@@ -58,7 +58,7 @@ class RuleWriter {
       return writer_.constant(label, detail::make_scalar(value, int32));
     };
     const Value zero = number("first", 0), one = number("step", 1), rank = writer_.op("Rank", {writer_.in(0)}, int32);
-    const Value axes = writer_.op("Range", {zero, rank, one}, int32, {{"Tidx", code_of(int32)}}, rule_.op);
+    Value axes = writer_.op("Range", {zero, rank, one}, int32, {{"Tidx", code_of(int32)}}, rule_.op);
     if (!in_reverse) return axes;
     const Value last = writer_.op("Sub", {rank, one});
     return writer_.op("Sub", {last, axes});
