@@ -255,7 +255,8 @@ TEST_CASE("slots are at the task of their Variable, also those of a row-sparse g
   optimizers.emplace_back("momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.01, 0.9); });
   optimizers.emplace_back("composed", [] { return std::make_unique<Decaying>(); });
   int port = 5120;
-  for (const auto& [name, make] : optimizers) {
+  for (const auto& [optimizer, make] : optimizers) {
+    const char* name = optimizer;  // clang 14 takes no structured binding into doctest's function
     INFO(name);
     const Cluster cluster(std::exchange(port, port + 10));
     std::optional<train::MonitoredSession> sessions[2];

@@ -333,7 +333,8 @@ TEST_CASE("ranks whose settings differ are told them") {
       {"GradientDescent(clip_norm 0, step 1, learning_rate 0.25, ", decayed},
   };
   for (const bool sparse : {false, true})
-    for (const auto& [text, other] : others) {
+    for (const auto& [settings, other] : others) {
+      const std::string text = settings;  // clang 14 takes no structured binding into doctest's function
       INFO(text);
       const auto errors = on_ranks<std::string>(2, [&, &differs = other](const Communicator& world) -> std::string {
         const Variable v(ones({3, 2}));

@@ -10,6 +10,7 @@
 #include "core/make_tensor.hpp"
 #include "expect.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/trace.hpp"
 
