@@ -472,6 +472,21 @@ TEST_CASE("a gradient of one's own for the ops of a scope") {
   CHECK(session.run(found, {{untyped, {-1.0, 2.0}}}).to_vector<double>() == std::vector{2.0, 2.0});
 }
 
+TEST_CASE("a squeeze without axes of a tensor of unknown rank has an unknown rank") {
+  Graph graph;
+  Tensor x, y;
+  {
+    const auto scope = graph.as_default();
+    x = placeholder(float32);
+    y = reduce_sum(squeeze(x), {}, {}, "y");
+  }
+  CHECK_FALSE(y.op().input(0).shape().has_rank());
+  const Graph again = Graph::from_graph_def(graph.as_graph_def());
+  const Tensor value = ones({2, 1, 3});
+  CHECK(Session(graph).run(y, {{x, value}}).item<float>() == 6);
+  CHECK(Session(again).run("y:0", {{x.name(), value}}).item<float>() == 6);
+}
+
 TEST_CASE("a product of a tensor of unknown rank takes vectors, matrices and batches") {
   const Tensor w = tensor<double>({{1, 2, 3}, {4, 5, 6}});
   for (const bool is_first : {true, false})

@@ -70,6 +70,7 @@ bool merge(std::optional<Specs>& all, const Specs& specs) {
 /// its results depends on them.
 std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std::size_t>& open, std::uint32_t deeper) {
   std::optional<Specs> all;
+  int last = -1;  // the last rank that the op takes
   for (int rank = 0; rank <= Shape::max_rank; ++rank) {
     Call trial(call.op(), call.inputs(), call.attrs(), call.where(), call.name());
     for (std::size_t i = 0; i < open.size(); ++i) {
@@ -79,10 +80,14 @@ std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std
     }
     try {
       if (!merge(all, call.op().infer(trial))) return {};
+      last = rank;
     } catch (const Error&) {
       continue;  // the op does not take these ranks
     }
   }
+  // An op that takes scalars only may be one that needs the sizes of others, such as a squeeze without axes.
+  if (last == 0)
+    for (Spec& each : *all) each.shape = Shape::unknown_rank();
   return all;
 }
 
