@@ -513,6 +513,17 @@ TEST_CASE("a list whose elements are not set is written as one that TensorFlow l
   CHECK(io::decode(again.as_graph_def()).nodes.size() == nodes.size());
 }
 
+TEST_CASE("of a candidate that was drawn several times, the last draw is the accidental hit") {
+  const Graph graph = File()
+                          .constant("true", tensor<std::int64_t>({{5}, {7}, {2}}))
+                          .constant("drawn", tensor<std::int64_t>({7, 5, 5, 3}))
+                          .add("hits", "ComputeAccidentalHits", {"true", "drawn"}, {{"num_true", std::int64_t{1}}})
+                          .load();
+  const std::vector<Tensor> hits = Session(graph).run({"hits:0", "hits:1"});
+  CHECK(hits[0].to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 1});
+  CHECK(hits[1].to_vector<std::int64_t>() == std::vector<std::int64_t>{2, 0});
+}
+
 TEST_CASE("a run in parts of a graph that computes a shape") {
   File file = with_computed_shape(2);
   const Graph graph = file.add("z", "Neg", {"y"}).load();

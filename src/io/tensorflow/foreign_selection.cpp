@@ -77,10 +77,13 @@ Tensors read_accidental_hits(const ForeignNode& n) {
   require_rank(n, 0, 2);
   require_rank(n, 1, 1);
   return n.composed([&]() -> Tensors {
-    const Tensor hits = nonzero(equal(expand_dims(n.in(0), 2), n.in(1)));
-    const auto coordinate = [&](std::int64_t axis) { return squeeze(slice(hits, {0, axis}, {-1, 1}), 1); };
-    const Tensor sample = coordinate(2);
-    return {coordinate(0).cast(int32), sample, sample.cast(float32) * 0.0F + std::numeric_limits<float>::lowest()};
+    // Of a candidate that was drawn several times, TensorFlow names the last draw.
+    const Tensor is_same = equal(expand_dims(n.in(0), 2), n.in(1));
+    const Tensor places = cumsum(ones_like(n.in(1)), 0, {.exclusive = true});
+    const Tensor hits = nonzero(reduce_any(is_same, 2));
+    const Tensor sample = gather_nd(reduce_max(where(is_same, places, -1), 2), hits);
+    const Tensor example = squeeze(slice(hits, {0, 0}, {-1, 1}), 1);
+    return {example.cast(int32), sample, sample.cast(float32) * 0.0F + std::numeric_limits<float>::lowest()};
   });
 }
 
