@@ -189,7 +189,12 @@ class FlowWriter {
   /// TensorFlow, the read fails outside the branch. An empty handle for any other input.
   Tensor guarded_handle(std::size_t i) const {
     if (i == 0 || context_.style != VariableStyle::resource || !detail::is_if(node_.op())) return {};
-    const Node &condition = detail::producer_of(node_.input(0)), &read = detail::producer_of(node_.input(i));
+    const auto source_of = [](const Tensor& tensor) -> const Node& {
+      const Node* node = &detail::producer_of(tensor);
+      while (node->op().movement == Movement::keeps) node = &detail::producer_of(node->input(0));
+      return *node;
+    };
+    const Node &condition = source_of(node_.input(0)), &read = source_of(node_.input(i));
     const bool is_guarded = &condition.op() == &is_initialized_op && &read.op() == &read_variable_op &&
                             read.control_inputs.empty() && read.input(0).is(condition.input(0));
     return is_guarded ? read.input(0) : Tensor();
