@@ -15,6 +15,7 @@
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
+#include "io/tensorflow/updates.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/saved_model.hpp"
@@ -130,8 +131,9 @@ class Loader {
         file = io::read_graph(std::move(file), limits, uneven);
         names = names_of_variables(file);
         if (bundle) find_values(names, *bundle, meta);
+        if (!meta.filename.empty()) file = io::without_saver(std::move(file), meta.filename);
         if (bundle) give_shapes(file, names, *bundle);
-        return meta.filename.empty() ? file : io::without_saver(std::move(file), meta.filename);
+        return file;
       };
       const Graph graph = io::import_graph(read, limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
@@ -212,10 +214,21 @@ class Loader {
     }
   }
 
-  /// Gives Variables whose sizes the graph leaves open those of their values: ours keep their sizes.
+  /// The names of the Variables that nodes may assign values of any sizes.
+  static std::set<std::string> assigned_variables(const io::GraphDef& file) {
+    std::set<std::string> names;
+    for (const io::NodeDef& node : file.nodes)
+      if (node.flow || io::may_change_sizes(node.op)) names.insert(node.inputs.begin(), node.inputs.end());
+    return names;
+  }
+
+  /// Gives Variables whose sizes the graph leaves open, and does not change, those of their values: ours keep their
+  /// sizes.
   static void give_shapes(io::GraphDef& file, const std::map<std::string, VariableNames>& names,
                           const io::TensorBundle& bundle) {
+    const std::set<std::string> assigned = assigned_variables(file);
     for (io::NodeDef& node : file.nodes) {
+      if (assigned.contains(node.name)) continue;
       const auto known = names.find(node.name);
       const auto attr = node.attrs.find("shape");
       const auto* shape = attr == node.attrs.end() ? nullptr : std::get_if<Shape>(&attr->second);

@@ -85,6 +85,8 @@ bool gives_reference(std::string_view op) {
   return takes_reference(op) && op != "IsVariableInitialized" && op != "CountUpTo";
 }
 
+bool may_change_sizes(std::string_view op) { return op == "Assign" || op == "AssignVariableOp"; }
+
 std::span<const UpdateRule> update_rules() { return rules; }
 
 const UpdateRule* update_rule_of(std::string_view op) {

@@ -45,6 +45,8 @@ struct UpdateRule {
 bool takes_reference(std::string_view op);
 /// Whether its output is this reference.
 bool gives_reference(std::string_view op);
+/// Whether the op assigns a Variable a value of any sizes.
+bool may_change_sizes(std::string_view op);
 
 std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.
