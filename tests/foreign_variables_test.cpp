@@ -65,7 +65,8 @@ TEST_CASE("a Variable that is made of another one's initialized value: the branc
   const std::string types = " list { type: DT_RESOURCE type: DT_FLOAT }";
   const std::string conditional =
       node("is_initialized", "VarIsInitializedOp", {"v"}) +
-      node("value", "If", {"is_initialized", "v", "v/initial"},
+      node("predicate", "Identity", {"is_initialized"}, attr("T", "type: DT_BOOL")) +
+      node("value", "If", {"predicate", "v", "v/initial"},
            attr("Tcond", "type: DT_BOOL") + attr("Tin", types) + attr("Tout", "list { type: DT_FLOAT }") +
                attr("then_branch", "func { name: 'read' }") + attr("else_branch", "func { name: 'first' }") +
                attr("output_shapes", "list { shape { } }"));
@@ -82,6 +83,34 @@ TEST_CASE("a Variable that is made of another one's initialized value: the branc
     const Session session(each);
     session.run("init");
     CHECK(session.run("average/now:0").item<float>() == 2);
+  }
+}
+
+TEST_CASE("a branch reads a Variable after the changes that its inputs wait for") {
+  const std::string dtype = attr("dtype", "type: DT_FLOAT"), types = " list { type: DT_RESOURCE }";
+  const std::string library =
+      "library { function { signature { name: 'read' input_arg { name: 'v' type: DT_RESOURCE } output_arg { name: 'y' "
+      "type: DT_FLOAT } } node_def { name: 'r' op: 'ReadVariableOp' input: 'v' " +
+      dtype + " } ret { key: 'y' value: 'r:value:0' } } }\n";
+  const Graph graph =
+      read(variable_nodes("v", "DT_FLOAT", "", "float_val: 2", true) + float_node("one", "1") +
+           node("add", "AssignAddVariableOp", {"v", "one"}, dtype) +
+           node("always", "Const", {"^add"},
+                attr("dtype", "type: DT_BOOL") +
+                    attr("value", "tensor { dtype: DT_BOOL tensor_shape { } bool_val: true }")) +
+           node("value", "If", {"always", "v"},
+                attr("Tcond", "type: DT_BOOL") + attr("Tin", types) + attr("Tout", "list { type: DT_FLOAT }") +
+                    attr("then_branch", "func { name: 'read' }") + attr("else_branch", "func { name: 'read' }") +
+                    attr("output_shapes", "list { shape { } }")) +
+           library);
+  const std::string written = graph.as_graph_def();
+  for (const std::string& input : def_of(written, "value").inputs)
+    if (const io::NodeDef given = def_of(written, input); given.op == "ReadVariableOp")
+      CHECK(std::ranges::count(given.inputs, "^always") == 1);
+  for (const Graph& each : {graph, Graph::from_graph_def(written)}) {
+    const Session session(each);
+    session.run("v/Assign");
+    CHECK(session.run("value:0").item<float>() == 3);
   }
 }
 

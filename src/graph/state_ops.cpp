@@ -175,6 +175,11 @@ std::string_view assign_name(Assign kind) {
   }
 }
 
+bool changes_variables(const Call& call) {
+  return call.op().stateful && &call.op() != &read_variable_op && call.inputs().size() > 1 &&
+         call.attrs().find<VariablesRef>("variables") != nullptr;
+}
+
 Attrs variable_attrs(const std::vector<Variable>& variables) {
   return {{"variables", std::make_shared<const std::vector<Variable>>(variables)}};
 }

@@ -15,6 +15,9 @@ extern const Op &send_op, &recv_op;
 const Op& assign_op(Assign kind);
 std::string_view assign_name(Assign kind);
 
+/// Whether an operation with these attributes changes Variables.
+bool changes_variables(const Call& call);
+
 Attrs variable_attrs(const std::vector<Variable>& variables);
 inline Spec variable_spec(const Variable& variable) { return {variable.dtype(), variable.shape()}; }
 

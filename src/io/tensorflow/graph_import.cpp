@@ -204,6 +204,7 @@ void Importer::undo(std::size_t size) {
     changed_.back()->outputs.clear();
   std::erase_if(numbers_, [&](const auto& each) { return is_new(each.second); });
   state().shrink_to(size);
+  if (is_after_change_.size() > size) is_after_change_.resize(size);
 }
 
 bool Importer::is_known(const NodeReader& reader) {
@@ -239,7 +240,26 @@ std::vector<Node*> Importer::nodes_before(const Entry& entry) {
   std::vector<const NodeDef*> defs = entry.controls;
   for (const Source& each : entry.inputs)
     if (takes_reference(entry.def->op) && gives_reference(each.node->op)) defs.push_back(each.node);
+  // A function that reads a Variable does it when all inputs are there, among them what waits for a change.
+  if (entry.def->flow)
+    for (const Source& each : entry.inputs)
+      if (const Node* node = file_.entry(each.node).node; node && is_after_change(*node)) defs.push_back(each.node);
   return nodes_of(defs);
+}
+
+bool Importer::is_after_change(const Node& node) {
+  const auto comes_after = [&](const Node& needed) {
+    return is_after_change_[needed.index] || changes_variables(needed);
+  };
+  for (std::size_t i = is_after_change_.size(); i <= node.index; ++i) {
+    const Node& next = state().node(i);
+    const auto& controls = next.control_inputs;
+    is_after_change_.push_back(
+        std::any_of(next.inputs().begin(), next.inputs().end(),
+                    [&](const Tensor& input) { return comes_after(detail::producer_of(input)); }) ||
+        std::any_of(controls.begin(), controls.end(), [&](const Node* control) { return comes_after(*control); }));
+  }
+  return is_after_change_[node.index] || changes_variables(node);
 }
 
 std::vector<Node*> Importer::nodes_of(const std::vector<const NodeDef*>& defs) {

@@ -50,10 +50,6 @@ class Finder {
   }
 
  private:
-  static bool changes_variables(const Node& node) {
-    return node.op().stateful && &node.op() != &read_variable_op && node.inputs().size() > 1 &&
-           node.attrs().find<VariablesRef>("variables") != nullptr;
-  }
   template <class F>
   static void for_each_needed(const Node& node, F visit) {
     for (const Tensor& input : node.inputs()) visit(*detail::endpoint_of(input).node);
