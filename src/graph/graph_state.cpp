@@ -65,10 +65,11 @@ bool merge(std::optional<Specs>& all, const Specs& specs) {
   return true;
 }
 
-/// What an op infers for every rank that its inputs of unknown rank can have. The open inputs whose bit is set in
-/// `deeper` have one axis more than the others. Nothing when the op takes none of these ranks, or when the number of
-/// its results depends on them.
-std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std::size_t>& open, std::uint32_t deeper) {
+/// What an op infers for every rank that its inputs of unknown rank, the open ones, can have with all sizes `size`.
+/// Those whose bit is set in `deeper` have one axis more than the others. Nothing when the op takes none of these
+/// ranks, or when the number of its results depends on them.
+std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std::size_t>& open, std::uint32_t deeper,
+                                         std::int64_t size = -1) {
   std::optional<Specs> all;
   int last = -1;  // the last rank that the op takes
   for (int rank = 0; rank <= Shape::max_rank; ++rank) {
@@ -76,7 +77,7 @@ std::optional<Specs> infer_for_all_ranks(const Call& call, const std::vector<std
     for (std::size_t i = 0; i < open.size(); ++i) {
       const int own = std::min(rank + static_cast<int>(deeper >> i & 1), Shape::max_rank);
       trial.mutable_inputs()[open[i]] = make_symbolic(
-          call.input(open[i]).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(own), -1)), cpu());
+          call.input(open[i]).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(own), size)), cpu());
     }
     try {
       if (!merge(all, call.op().infer(trial))) return {};
@@ -97,11 +98,13 @@ std::optional<Specs> infer_for_all_ranks(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (!call.input(i).shape().has_rank()) open.push_back(i);
   std::optional<Specs> all = infer_for_all_ranks(call, open, 0);
-  if (open.size() == 1) return all;
-  // Classes, say, have an axis less than what they are the classes of.
+  if (all && open.size() == 1) return all;
+  // Classes, say, have an axis less than what they are the classes of. Other ops need the sizes of indices.
   const std::uint32_t combinations = open.size() <= 3 ? 1U << open.size() : 0;
-  for (std::uint32_t deeper = 1; !all && deeper < combinations; ++deeper) all = infer_for_all_ranks(call, open, deeper);
-  // Not all combinations of ranks were tried: these tell dtypes, but no shapes.
+  for (const std::int64_t size : {-1, 1})
+    for (std::uint32_t deeper = 0; !all && deeper < combinations && (size < 0 || call.op().outputs > 0); ++deeper)
+      all = infer_for_all_ranks(call, open, deeper, size);
+  // Not all combinations of ranks and sizes were tried: these tell dtypes, but no shapes.
   for (std::size_t i = 0; all && i < all->size(); ++i) (*all)[i].shape = Shape::unknown_rank();
   return all;
 }

@@ -223,8 +223,8 @@ TAPESTRY_OP(batch_norm_training_op){{
 /// Whether the parameter certainly broadcasts to the shape of x, whose sizes may be unknown. Throws
 /// InvalidArgumentError when it does not.
 bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
-  const int rank = rank_of(parameter);
-  if (!x.shape().has_rank()) return false;
+  if (!x.shape().has_rank() || !parameter.shape().has_rank()) return false;
+  const int rank = parameter.rank();
   bool fits = rank <= rank_of(x), is_certain = true;
   for (int i = 1; fits && i <= rank; ++i) {
     const Shape part{parameter.shape().dim(-i)}, whole{x.shape().dim(-i)};
@@ -275,7 +275,9 @@ Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options, st
   return blaming(layer_norm_op.name, x.where(), [&] {
     bool is_certain = !scale.tensor() || require_broadcast_to(scale, x, "scale");
     if (offset.tensor()) is_certain &= require_broadcast_to(offset, x, "offset");
-    const auto per_element_or_none = [](const In& p) { return !p.tensor() || rank_of(p) <= 1; };
+    const auto per_element_or_none = [](const In& p) {
+      return !p.tensor() || !p->shape().has_rank() || p->rank() <= 1;
+    };
     const bool fused = per_element_or_none(scale) && per_element_or_none(offset);
     const Tensor floats = as_floats(x);
     const TensorOptions like{.dtype = floats.dtype(), .device = floats.device()};
