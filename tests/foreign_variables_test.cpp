@@ -431,6 +431,24 @@ TEST_CASE("an assignment of another shape harms nothing until it runs") {
   check_same(session.run("y:0"), tensor<float>({-1}));
   CHECK(message_of<UnimplementedError>([&] { session.run("wider"); }) ==
         "Node 'wider' (op: 'Assign'): Tapestry lacks Variables that change their shape: 'v' is [1], the value [2]");
+  const Graph resource = read(node("v", "VarHandleOp", {}, spec) + float_node("x", "3") +
+                              constant_node("two", "DT_FLOAT", "tensor_shape { dim { size: 2 } } float_val: 1") +
+                              node("wider", "AssignVariableOp", {"v", "two"}, attr("dtype", "type: DT_FLOAT")) +
+                              node("y", "Neg", {"x"}, t_float));
+  check_same(Session(resource).run("y:0"), tensor<float>(-3));
+  CHECK_THROWS_AS(Session(resource).run("wider"), UnimplementedError);
+}
+
+TEST_CASE("a Variable for a while harms nothing until a run needs it") {
+  const std::string spec = attr("shape", "shape { dim { size: 1 } }") + attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(node("v", "TemporaryVariable", {}, spec + attr("var_name", "s: 'v'")) +
+           constant_node("one", "DT_FLOAT", "tensor_shape { dim { size: 1 } } float_val: 1") +
+           node("set", "Assign", {"v", "one"}, t_float) + node("add", "AssignAdd", {"set", "one"}, t_float) +
+           node("sum", "DestroyTemporaryVariable", {"add"}, t_float + attr("var_name", "s: 'v'")) +
+           node("y", "Neg", {"one"}, t_float));
+  check_same(Session(graph).run("y:0"), tensor<float>({-1}));
+  CHECK_THROWS_AS(Session(graph).run("sum:0"), UnimplementedError);
 }
 
 TEST_CASE("a Variable whose sizes are open has those of its initial value") {

@@ -12,11 +12,12 @@ using detail::GraphVariable;
 
 namespace {
 
-/// Whether a node passes on a Variable that it is given, on one of the sides of a condition, into a loop or in a list.
+/// Whether a node passes on a Variable that it is given, on one of the sides of a condition, into a loop or in a list,
+/// or makes one for a while.
 bool is_passed_on(const NodeDef& def) {
-  constexpr std::array ops = std::to_array<std::string_view>({"Switch", "RefSwitch", "RefSelect", "Merge", "RefMerge",
-                                                              "Enter", "RefEnter", "Exit", "RefExit", "Identity",
-                                                              "IdentityN", "TensorListGetItem", "TensorListPopBack"});
+  constexpr std::array ops = std::to_array<std::string_view>(
+      {"Switch", "RefSwitch", "RefSelect", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "Identity",
+       "IdentityN", "TensorListGetItem", "TensorListPopBack", "TemporaryVariable"});
   return std::find(ops.begin(), ops.end(), def.op) != ops.end();
 }
 
@@ -100,7 +101,7 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses the Variable '",
                                           entry.inputs[input].node->name,
                                           "', of a type or a shape that Tapestry lacks"));
-  if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*entry.inputs[input].node))
+  if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*referred(entry.inputs[input].node)))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses a Variable that '",
                                           entry.inputs[input].node->name, "' passes on"));
   if (found == variables_.end() && input < entry.inputs.size() && entry.inputs[input].node->op == argument_op)
@@ -139,7 +140,7 @@ Tensors Importer::assign(const Entry& entry, const NodeReader& reader) {
   if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
   const Variable& variable = variable_of(entry, reader);
   const Tensor value = tensor_of(entry.inputs[1]);
-  if (!reader.attr_or<bool>("validate_shape", true) && !can_be(value.shape(), variable.shape()))
+  if (!reader.attr_or<bool>("validate_shape", op != "AssignVariableOp") && !can_be(value.shape(), variable.shape()))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' (op: '", op,
                                           "'): Tapestry lacks Variables that change their shape: '", variable.name(),
                                           "' is ", variable.shape(), ", the value ", value.shape()));
