@@ -196,8 +196,9 @@ TEST_CASE("operations by name take the number of inputs that the op has") {
   CHECK(calls.size() > 100);
   const std::set<std::string_view> lists{"ConcatV2", "Pack",           "DynamicStitch", "ConcatGrad",
                                          "FillLike", "CustomGradient", "Recompute",     "OptimizationBarrier"};
-  for (const auto& [name, call] : calls) {
-    const std::string& type = name;  // clang 14 takes no structured binding into doctest's function
+  for (const auto& each : calls) {
+    const std::string& type = each.first;  // clang 14 takes no structured bindings into functions
+    const Call& call = each.second;
     INFO(type);
     const Graph graph;
     const auto creates = [&](const Tensors& inputs) {
