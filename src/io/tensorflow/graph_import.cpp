@@ -50,7 +50,8 @@ std::string lacking_functions(const NodeDef& def) {
       "') runs functions that its file lacks, or that take lists: ", names.empty() ? "it names none" : names);
 }
 
-/// Whether a branch or a loop changes the Variable, by TensorFlow 1's reference, that an input of its node is.
+/// Whether a branch or a loop changes the Variable, by TensorFlow 1's reference, that an input of its node is. An
+/// optimizer's op changes its slots, too; a Variable that such an op only reads, it reads when it runs.
 bool changes_reference(const Flow& flow, std::size_t input) {
   if (input == 0 && !flow.is_loop) return false;  // the predicate
   const std::size_t argument = flow.is_loop ? input : input - 1;
@@ -59,9 +60,10 @@ bool changes_reference(const Flow& flow, std::size_t input) {
     const std::string& variable = function.inputs[argument];
     const auto& nodes = function.graph.nodes;
     return std::any_of(nodes.begin(), nodes.end(), [&](const NodeDef& node) {
-      if (takes_reference(node.op)) return !node.inputs.empty() && without_zero(node.inputs[0]) == variable;
-      for (std::size_t i = 0; node.flow && i < data_inputs(node); ++i)
-        if (without_zero(node.inputs[i]) == variable && changes_reference(*node.flow, i)) return true;
+      for (std::size_t i = 0; i < data_inputs(node); ++i)
+        if (without_zero(node.inputs[i]) == variable &&
+            (node.flow ? changes_reference(*node.flow, i) : takes_reference(node.op)))
+          return true;
       return false;
     });
   });

@@ -1,0 +1,99 @@
+// TensorFlow 1's reference Variables in its conditions and loops, which pass on the references.
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "io/tensorflow/graph_def.hpp"
+#include "node_text.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test::foreign_references_test {
+namespace {
+
+std::string floats_node(const std::string& name, float a, float b) {
+  return constant_node(
+      name, "DT_FLOAT",
+      "tensor_shape { dim { size: 2 } } float_val: " + std::to_string(a) + " float_val: " + std::to_string(b));
+}
+std::string variable_node(const std::string& name, float a, float b) {
+  return node(name, "VariableV2", {}, attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { dim { size: 2 } }")) +
+         floats_node(name + "/value", a, b) + node(name + "/Assign", "Assign", {name, name + "/value"}, t_float);
+}
+
+/// An optimizer's op: how many slots it has behind the Variable, and its other inputs. `g`: the gradient.
+struct Update {
+  std::string op;
+  std::size_t slots;
+  std::vector<std::string> inputs;
+  std::string attrs{};
+};
+
+/// Two steps with the op, by itself or in a branch of a condition that a placeholder decides.
+std::string steps(const Update& update, bool is_in_branch) {
+  std::string text = floats_node("g", 0.5F, -2.F) + ints_node("rows", {1, 0}) + float_node("a", "0.25") +
+                     float_node("b", "0.5") + float_node("c", "0.125") + float_node("power", "-0.5") +
+                     node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }"));
+  std::vector<std::string> inputs, initializers;
+  for (std::size_t i = 0; i <= update.slots; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    const float first = i == 0 ? 1.F : static_cast<float>(i * i);  // a mean square is larger than a square mean
+    text += variable_node(name, first, first + 0.5F);
+    initializers.push_back("^" + name + "/Assign");
+    inputs.push_back(name);
+  }
+  text += node("init", "NoOp", initializers);
+  inputs.insert(inputs.end(), update.inputs.begin(), update.inputs.end());
+  const std::string indices = update.op.starts_with("Sparse") ? attr("Tindices", "type: DT_INT32") : "";
+  if (!is_in_branch) return text + node("step", update.op, inputs, t_float + indices + update.attrs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string type = inputs[i] == "rows" ? "DT_INT32" : "DT_FLOAT", name = "step/" + std::to_string(i);
+    text += node(name, i <= update.slots ? "RefSwitch" : "Switch", {inputs[i], "p"}, attr("T", "type: " + type));
+    inputs[i] = name + ":1";
+  }
+  const std::string t_bool = attr("T", "type: DT_BOOL");
+  return text + node("step/update", update.op, inputs, t_float + indices + update.attrs) +
+         node("step/Switch", "Switch", {"p", "p"}, t_bool) +
+         node("step/then", "Identity", {"step/Switch:1", "^step/update"}, t_bool) +
+         node("step/else", "Identity", {"step/Switch"}, t_bool) +
+         node("step", "Merge", {"step/else", "step/then"}, t_bool + attr("N", "i: 2"));
+}
+
+std::vector<Tensor> after(const Graph& graph, std::size_t slots, const std::vector<bool>& taken) {
+  const Session session(graph);
+  session.run("init");
+  for (const bool each : taken) session.run("step", {{"p:0", each}});
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i <= slots; ++i) values.push_back(session.run("v" + std::to_string(i) + ":0"));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer's step in a condition changes the slots of reference Variables") {
+  const std::string nesterov = attr("use_nesterov", "b: true");
+  const std::vector<Update> updates{{"ApplyGradientDescent", 0, {"a", "g"}},
+                                    {"ApplyMomentum", 1, {"a", "g", "b"}},
+                                    {"ApplyMomentum", 1, {"a", "g", "b"}, nesterov},
+                                    {"ApplyAdagrad", 1, {"a", "g"}},
+                                    {"ApplyAdagradV2", 1, {"a", "b", "g"}},
+                                    {"ApplyProximalAdagrad", 1, {"a", "b", "c", "g"}},
+                                    {"ApplyAdam", 2, {"b", "c", "a", "b", "c", "a", "g"}},
+                                    {"ApplyAdadelta", 2, {"a", "b", "c", "g"}},
+                                    {"ApplyRMSProp", 2, {"a", "b", "c", "a", "g"}},
+                                    {"ApplyFtrl", 2, {"g", "a", "b", "c", "power"}},
+                                    {"ApplyCenteredRMSProp", 3, {"a", "b", "c", "a", "g"}},
+                                    {"SparseApplyMomentum", 1, {"a", "g", "rows", "b"}},
+                                    {"SparseApplyAdagrad", 1, {"a", "g", "rows"}},
+                                    {"SparseApplyRMSProp", 2, {"a", "b", "c", "a", "g", "rows"}}};
+  for (const Update& each : updates) {
+    CAPTURE(each.op);
+    const std::vector<Tensor> expected = after(read(steps(each, false)), each.slots, {true, true});
+    const Graph graph = read(steps(each, true));
+    for (const Graph& one : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+      const std::vector<Tensor> found = after(one, each.slots, {true, false, true});
+      for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+    }
+  }
+}
+
+}  // namespace tapestry::test::foreign_references_test
