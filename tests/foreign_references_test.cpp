@@ -96,4 +96,48 @@ TEST_CASE("an optimizer's step in a condition changes the slots of reference Var
   }
 }
 
+TEST_CASE("a loop waits for an update of a Variable whose result it does not use") {
+  // TensorFlow passes the update's result on into the loop, as the reference that it is, for what waits there.
+  const std::string t_int = attr("T", "type: DT_INT32");
+  const auto enter = [](const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
+                        const std::string& type) {
+    return node(name, op, inputs, attr("T", "type: " + type) + attr("frame_name", "s: 'loop/context'"));
+  };
+  const auto int_node = [](const std::string& name, int value, const std::vector<std::string>& inputs) {
+    return node(
+        name, "Const", inputs,
+        attr("dtype", "type: DT_INT32") +
+            attr("value", "tensor { dtype: DT_INT32 tensor_shape { } int_val: " + std::to_string(value) + " }"));
+  };
+  const Graph graph = read(
+      variable_node("v", 1, 2) + node("v/read", "Identity", {"v"}, t_float) + floats_node("one", 1, 1) +
+      node("add", "AssignAdd", {"v", "one"}, t_float) + int_node("zero", 0, {}) + floats_node("zeros", 0, 0) +
+      enter("loop/i", "Enter", {"zero"}, "DT_INT32") + enter("loop/sum", "Enter", {"zeros"}, "DT_FLOAT") +
+      enter("loop/v", "Enter", {"v/read", "^add"}, "DT_FLOAT") + enter("loop/added", "RefEnter", {"add"}, "DT_FLOAT") +
+      node("loop/Merge", "Merge", {"loop/i", "loop/Next"}, t_int + attr("N", "i: 2")) +
+      node("loop/Merge_1", "Merge", {"loop/sum", "loop/Next_1"}, t_float + attr("N", "i: 2")) +
+      node("loop/added/Identity", "Identity", {"loop/added", "^loop/Merge"}, t_float) +
+      int_node("loop/end", 3, {"^loop/added/Identity"}) + node("loop/Less", "Less", {"loop/Merge", "loop/end"}, t_int) +
+      node("loop/Cond", "LoopCond", {"loop/Less"}) + node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_int) +
+      node("loop/Switch_1", "Switch", {"loop/Merge_1", "loop/Cond"}, t_float) +
+      node("loop/now", "Identity", {"loop/Switch:1"}, t_int) +
+      node("loop/added/Identity_1", "Identity", {"loop/added", "^loop/now"}, t_float) +
+      int_node("loop/step", 1, {"^loop/added/Identity_1"}) +
+      node("loop/add", "AddV2", {"loop/now", "loop/step"}, t_int) +
+      node("loop/add_1", "AddV2", {"loop/Switch_1:1", "loop/v"}, t_float) +
+      node("loop/Next", "NextIteration", {"loop/add"}, t_int) +
+      node("loop/Next_1", "NextIteration", {"loop/add_1"}, t_float) +
+      node("loop/Exit", "Exit", {"loop/Switch"}, t_int) + node("loop/Exit_1", "Exit", {"loop/Switch_1"}, t_float));
+  const Graph by_reference = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::reference}));
+  const Graph by_resource = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::resource}));
+  for (const Graph& each : {graph, by_reference, by_resource}) {
+    const Session session(each);
+    session.run("v/Assign");
+    check_same(session.run("loop/Exit:0"), tensor(3));
+    check_values(session.run("v/read:0"), {2, 3});  // the loop has waited
+    check_values(session.run("loop/Exit_1:0"), {9, 12});
+    check_values(session.run("v/read:0"), {3, 4});
+  }
+}
+
 }  // namespace tapestry::test::foreign_references_test

@@ -223,7 +223,8 @@ class LoopReader {
     const std::size_t of_body = uses_[0].at(arguments()[i]);
     return flow_.has_condition ? of_body + uses_[1].at(flow_.functions[1].inputs[i]) : of_body;
   }
-  void count_uses() {
+  /// `with_waits`: also how often something waits for a copy, which needs the argument to be given.
+  void count_uses(bool with_waits = false) {
     uses_.assign(2, {});
     for (std::size_t f = 0; f < 2; ++f) {
       const FunctionBody& function = flow_.functions[f];
@@ -233,7 +234,10 @@ class LoopReader {
         if (const auto found = uses_[f].find(nodes.origin(tensor)); found != uses_[f].end()) ++found->second;
       };
       for (const NodeDef* each : nodes.needed_by(function)) {
-        for (std::size_t k = 0; !nodes.is_copy(*each) && k < data_inputs(*each); ++k) count_use(each->inputs[k]);
+        for (std::size_t k = 0; k < each->inputs.size(); ++k) {
+          const bool waits = k >= data_inputs(*each);
+          if (waits ? with_waits : !nodes.is_copy(*each)) count_use(each->inputs[k].substr(waits ? 1 : 0));
+        }
         for (const std::string& input : hinted(*each)) count_use(input);
       }
       for (const std::string& each : function.outputs) count_use(each);
@@ -344,7 +348,7 @@ class LoopReader {
   }
 
   void classify() {
-    count_uses();
+    count_uses(true);
     for (std::size_t i = 0; i < count(); ++i) {
       if (is_taken_[i]) continue;
       const bool only_counts = i == 0 && loop_.attrs.contains(hint_loop) && !flow_.has_condition && uses(i) == 1;
