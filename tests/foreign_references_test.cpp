@@ -1,4 +1,4 @@
-// TensorFlow 1's reference Variables in its conditions and loops, which pass on the references.
+// TensorFlow 1's reference Variables in its conditions and loops, which pass on the references; and what waits there.
 
 #include <doctest/doctest.h>
 
@@ -19,6 +19,17 @@ std::string variable_node(const std::string& name, float a, float b) {
   return node(name, "VariableV2", {}, attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { dim { size: 2 } }")) +
          floats_node(name + "/value", a, b) + node(name + "/Assign", "Assign", {name, name + "/value"}, t_float);
 }
+
+/// A constant that waits for `inputs`.
+std::string int_node(const std::string& name, int value, const std::vector<std::string>& inputs) {
+  const std::string tensor = "dtype: DT_INT32 tensor_shape { } int_val: " + std::to_string(value);
+  return node(name, "Const", inputs, attr("dtype", "type: DT_INT32") + attr("value", "tensor { " + tensor + " }"));
+}
+std::string enter(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
+                  const std::string& type) {
+  return node(name, op, inputs, attr("T", "type: " + type) + attr("frame_name", "s: 'loop/context'"));
+}
+const std::string t_int = attr("T", "type: DT_INT32");
 
 /// An optimizer's op: how many slots it has behind the Variable, and its other inputs. `g`: the gradient.
 struct Update {
@@ -98,17 +109,6 @@ TEST_CASE("an optimizer's step in a condition changes the slots of reference Var
 
 TEST_CASE("a loop waits for an update of a Variable whose result it does not use") {
   // TensorFlow passes the update's result on into the loop, as the reference that it is, for what waits there.
-  const std::string t_int = attr("T", "type: DT_INT32");
-  const auto enter = [](const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
-                        const std::string& type) {
-    return node(name, op, inputs, attr("T", "type: " + type) + attr("frame_name", "s: 'loop/context'"));
-  };
-  const auto int_node = [](const std::string& name, int value, const std::vector<std::string>& inputs) {
-    return node(
-        name, "Const", inputs,
-        attr("dtype", "type: DT_INT32") +
-            attr("value", "tensor { dtype: DT_INT32 tensor_shape { } int_val: " + std::to_string(value) + " }"));
-  };
   const Graph graph = read(
       variable_node("v", 1, 2) + node("v/read", "Identity", {"v"}, t_float) + floats_node("one", 1, 1) +
       node("add", "AssignAdd", {"v", "one"}, t_float) + int_node("zero", 0, {}) + floats_node("zeros", 0, 0) +
@@ -137,6 +137,38 @@ TEST_CASE("a loop waits for an update of a Variable whose result it does not use
     check_values(session.run("v/read:0"), {2, 3});  // the loop has waited
     check_values(session.run("loop/Exit_1:0"), {9, 12});
     check_values(session.run("v/read:0"), {3, 4});
+  }
+}
+
+TEST_CASE("the constants of a loop wait for its first variable, which may be an array") {
+  const std::string array = attr("dtype", "type: DT_FLOAT") + attr("element_shape", "shape { dim { size: 2 } }");
+  const std::string two = attr("N", "i: 2");
+  const Graph graph = read(
+      placeholder_node("x", "dim { size: 2 }") + int_node("zero", 0, {}) + int_node("three", 3, {}) +
+      ints_node("all", {0, 1, 2}) + node("array", "TensorArrayV3", {"three"}, array) +
+      enter("loop/flow", "Enter", {"array:1"}, "DT_FLOAT") + enter("loop/i", "Enter", {"zero"}, "DT_INT32") +
+      enter("loop/array", "Enter", {"array"}, "DT_RESOURCE") + enter("loop/x", "Enter", {"x"}, "DT_FLOAT") +
+      node("loop/Merge", "Merge", {"loop/flow", "loop/Next"}, t_float + two) +
+      node("loop/Merge_1", "Merge", {"loop/i", "loop/Next_1"}, t_int + two) + int_node("loop/end", 3, {"^loop/Merge"}) +
+      node("loop/Less", "Less", {"loop/Merge_1", "loop/end"}, t_int) + node("loop/Cond", "LoopCond", {"loop/Less"}) +
+      node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_float) +
+      node("loop/Switch_1", "Switch", {"loop/Merge_1", "loop/Cond"}, t_int) +
+      node("loop/first", "Identity", {"loop/Switch:1"}, t_float) +
+      node("loop/now", "Identity", {"loop/Switch_1:1"}, t_int) + int_node("loop/step", 1, {"^loop/first"}) +
+      node("loop/add", "AddV2", {"loop/now", "loop/step"}, t_int) +
+      node("loop/Cast", "Cast", {"loop/add"}, attr("SrcT", "type: DT_INT32") + attr("DstT", "type: DT_FLOAT")) +
+      node("loop/mul", "Mul", {"loop/x", "loop/Cast"}, t_float) +
+      node("loop/write", "TensorArrayWriteV3", {"loop/array", "loop/now", "loop/mul", "loop/first"}, t_float) +
+      node("loop/Next", "NextIteration", {"loop/write"}, t_float) +
+      node("loop/Next_1", "NextIteration", {"loop/add"}, t_int) + node("loop/Exit", "Exit", {"loop/Switch"}, t_float) +
+      node("rows", "TensorArrayGatherV3", {"array", "all", "loop/Exit"}, array));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const auto scope = each.as_default();
+    const Tensor x = each.get_tensor_by_name("x:0"), rows = each.get_tensor_by_name("rows:0");
+    const Tensor gradient = gradients({rows}, {x})[0];
+    const std::vector<Tensor> found = Session(each).run({rows, gradient}, {{x, {1.0, -1.0}}});
+    check_same(found[0], tensor<float>({{1, -1}, {2, -2}, {3, -3}}));
+    check_same(found[1], tensor<float>({6, 6}));
   }
 }
 

@@ -188,6 +188,12 @@ class Frame {
            (is_merge(node) && is_variable(node)) || (node.op == "Identity" && switch_left_by(node.name));
   }
 
+  /// Whether a node is there as soon as an iteration begins. TensorFlow lets the constants in a loop wait for such a
+  /// copy of the first loop variable, which may be a list that our loop does not have.
+  bool is_start(const NodeDef& node) const {
+    return node.op == "Identity" && node.inputs.size() == 1 && switches_.contains(producer_name(node.inputs[0]));
+  }
+
   /// A tensor of the frame as the functions have it.
   std::string tensor_inside(const std::string& input) const {
     const auto loop_switch = switches_.find(producer_name(input));
@@ -209,7 +215,7 @@ class Frame {
     for (const std::string& each : node.inputs) {
       if (!each.starts_with('^')) {
         copy.inputs.push_back(tensor_inside(each));
-      } else if (const NodeDef* control = member(each); control && !is_part(*control)) {
+      } else if (const NodeDef* control = member(each); control && !is_part(*control) && !is_start(*control)) {
         copy.inputs.push_back(each);
       }
     }
