@@ -96,8 +96,8 @@ class Importer final : public detail::FileNodes {
 
   /// The node that the attribute `_class` names; "" for none.
   std::string colocation_of(const NodeDef& def);
-  /// What runs before the node: its control inputs, the changes whose references it takes, and what a function waits for
-  /// before it reads Variables.
+  /// What runs before the node: its control inputs, the changes whose references it takes, and what a function waits
+  /// for before it reads Variables.
   std::vector<Node*> nodes_before(const Entry& entry);
   /// Whether a node changes a Variable, or waits for one that does.
   bool is_after_change(const Node& node);
@@ -211,7 +211,7 @@ class Importer final : public detail::FileNodes {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
   detail::KnownValues known_;
-  std::vector<char> is_after_change_{};  ///< by node, see `is_after_change`
+  std::vector<char> is_after_change_{};                                   ///< by node, see `is_after_change`
   std::optional<std::unordered_map<const NodeDef*, int>> assignments_{};  ///< by Variable: those of any sizes
 };
 
