@@ -30,7 +30,7 @@ std::int32_t bounded(std::int64_t place, std::int64_t size) {
 }
 
 template <class T>
-Tensor vector_of(const std::vector<T>& numbers, DType dtype, const Shape& shape) {
+Tensor numbers_of(const std::vector<T>& numbers, DType dtype, const Shape& shape) {
   Tensor value = detail::make_tensor(dtype, shape, cpu());
   std::copy(numbers.begin(), numbers.end(), detail::mutable_data<T>(value));
   return value;
@@ -105,11 +105,11 @@ Tensor resized(const Tensor& x, int axis, const Taps& taps) {
   Tensor sum;
   for (const Tap& tap : taps) {
     const auto size = static_cast<std::int64_t>(tap.places.size());
-    Tensor part = gather(x, vector_of(tap.places, int32, {size}), axis);
+    Tensor part = gather(x, numbers_of(tap.places, int32, {size}), axis);
     if (!tap.factors.empty()) {
       Shape shape{size};
       for (int i = axis + 1; i < x.shape().rank(); ++i) shape.push_back(1);
-      part = part * vector_of(tap.factors, float32, shape);
+      part = part * numbers_of(tap.factors, float32, shape);
     }
     sum = bool(sum) ? sum + part : part;
   }
