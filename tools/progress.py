@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 30
 
 def text(done, total, seconds):
     """The bar; what is left is taken to go as fast as what is done."""
-    left = seconds * (total - done) / done
+    left = seconds * (total - done) / max(done, 1)  # none is done while ninja lets meson configure again
     bar = ('#' * (WIDTH * done // total)).ljust(WIDTH, '.')
     return f'[{bar}] {done}/{total}, {left // 60:.0f} min {left % 60:02.0f} s left'
 
