@@ -1,22 +1,12 @@
 #include "ops/batching.hpp"
 #include "ops/support.hpp"
-#include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
-#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(bias)
 
 namespace tapestry {
 namespace {
-
-/// The sum over all axes but the last, in the shape of the bias.
-Tensor sum_over_rows(const Tensor& x, const Tensor& bias) {
-  if (!x.shape().has_rank()) return sum_like(x, bias);
-  Ints axes;
-  for (int i = 0; i < x.rank() - 1; ++i) axes.push_back(i);
-  return reduce_sum(x, axes);
-}
 
 TAPESTRY_OP(bias_add_op){{
     .name = "BiasAdd",

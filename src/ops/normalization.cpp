@@ -17,20 +17,6 @@ Shape one_per_row(Shape shape) {
   return shape;
 }
 
-/// All axes but the last.
-Ints row_axes(const Tensor& x) {
-  Ints axes;
-  for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
-  return axes;
-}
-
-/// The sum over all axes but the last. Where the rank is not known, `parameter` is [c] with the size of the last one.
-Tensor sum_over_rows(const Tensor& x, const Tensor& parameter) {
-  const Shape& shape = parameter.shape();
-  const bool tells_size = shape.rank() == 1 && shape.sizes()[0] > 1;
-  return x.shape().has_rank() || !tells_size ? reduce_sum(x, row_axes(x)) : sum_like(x, parameter);
-}
-
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, -1, {.keep_dims = true}); }
 Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true}); }
 
@@ -62,6 +48,8 @@ TAPESTRY_OP(layer_norm_grad_op){{
     .composition = [](const Call& call) -> Tensors {
       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
                    &g = call.input(4);
+      // One scale for all does not tell how many elements a row has.
+      if (scale.shape().rank() != 1 || scale.shape().sizes()[0] < 2) require_rank_at_least(x, 1);
       const Tensor n = (x - mean) * rstd, h = g * scale, along = n * row_mean(h * n);
       const Tensor dx = rstd * (h - row_mean(h) - along);
       return {dx, sum_over_rows(g * n, scale), sum_over_rows(g, scale)};
@@ -193,11 +181,11 @@ TAPESTRY_OP(batch_norm_training_op){{
         },
     .composition = [](const Call& call) -> Tensors {
       const Tensor &x = call.input(0), &scale = call.input(1);
-      const auto mean_of_rows = [&](const Tensor& y) { return sum_over_rows(y, scale) / size_like(y, scale); };
       Moments m;
       if (x.shape().has_rank()) {
         m = moments(x, row_axes(x));
       } else {
+        const auto mean_of_rows = [&](const Tensor& y) { return sum_over_rows(y, scale) / size_like(y, scale); };
         m.mean = mean_of_rows(x);
         m.variance = mean_of_rows(squared_difference(x, m.mean));
       }

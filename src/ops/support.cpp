@@ -9,6 +9,7 @@
 
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 namespace tapestry {
 namespace {
@@ -138,6 +139,16 @@ std::uint32_t axes_mask(const Call& call, int rank) {
     mask |= 1U << axis;
   }
   return mask;
+}
+
+Ints row_axes(const Tensor& x) {
+  Ints axes;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Tensor sum_over_rows(const Tensor& x, const Tensor& like) {
+  return x.shape().has_rank() ? reduce_sum(x, row_axes(x)) : sum_like(x, like);
 }
 
 Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? x.cast(float32) : as_floats(x); }

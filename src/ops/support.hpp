@@ -156,6 +156,11 @@ int axis_of(const Call& call);
 std::uint32_t axes_mask(const Call& call, int rank);
 constexpr bool has_axis(std::uint32_t mask, int axis) { return (mask >> axis & 1) != 0; }
 
+/// All axes but the last.
+Ints row_axes(const Tensor& x);
+/// The sum over these axes, where the rank is not known in the shape of `like`, which is [c].
+Tensor sum_over_rows(const Tensor& x, const Tensor& like);
+
 // ---- gradient -----------------------------------------------------------------------------------------------------
 
 /// The gradients that are asked for, by one function each: `return wanted(call, [&] { return g * b; }, ...)`.
