@@ -65,7 +65,8 @@ std::optional<Specs> infer_for_all_ranks(const Call& call) {
   // Classes, say, have an axis less than what they are the classes of. Other ops need the sizes of indices.
   const std::uint32_t combinations = open.size() <= 3 ? 1U << open.size() : 0;
   for (const std::int64_t size : {-1, 1})
-    for (std::uint32_t deeper = 0; !all && deeper < combinations && (size < 0 || call.op().outputs > 0); ++deeper)
+    for (std::uint32_t deeper = size < 0 ? 1 : 0; !all && deeper < combinations && (size < 0 || call.op().outputs > 0);
+         ++deeper)
       all = infer_for_all_ranks(call, open, deeper, size);
   // Not all combinations of ranks and sizes were tried: these tell dtypes, but no shapes.
   for (std::size_t i = 0; all && i < all->size(); ++i) (*all)[i].shape = Shape::unknown_rank();
