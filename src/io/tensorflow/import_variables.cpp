@@ -55,13 +55,8 @@ Tensors Importer::variable(const NodeReader& reader) {
 /// The shape of a constant that TensorFlow's initializer of a Variable assigns, if nothing else may give it other
 /// sizes.
 Shape Importer::shape_of_initial_value(const NodeDef& variable) {
-  if (!assignments_) {
-    assignments_.emplace();
-    for (const Entry* each : file_.in_order())
-      if (each->def->flow || may_change_sizes(each->def->op))
-        for (const Source& input : each->inputs) ++(*assignments_)[input.node];
-  }
-  if ((*assignments_)[&variable] != 1) return Shape::unknown_rank();
+  if (!assignments_) assignments_ = assignments_of_any_sizes(file_.file().nodes);
+  if ((*assignments_)[variable.name] != 1) return Shape::unknown_rank();
   const Entry* assign = file_.find(variable.name + "/Assign");
   if (!assign || assign->inputs.size() != 2 || assign->inputs[0].node != &variable) return Shape::unknown_rank();
   const NodeDef& value = *assign->inputs[1].node;

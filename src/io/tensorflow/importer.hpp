@@ -211,8 +211,8 @@ class Importer final : public detail::FileNodes {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
   detail::KnownValues known_;
-  std::vector<char> is_after_change_{};                                   ///< by node, see `is_after_change`
-  std::optional<std::unordered_map<const NodeDef*, int>> assignments_{};  ///< by Variable: those of any sizes
+  std::vector<char> is_after_change_{};                      ///< by node, see `is_after_change`
+  std::optional<std::map<std::string, int>> assignments_{};  ///< see `assignments_of_any_sizes`
 };
 
 }  // namespace tapestry::io

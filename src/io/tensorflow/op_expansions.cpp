@@ -114,8 +114,8 @@ bool is_standard_random(const Node& node) {
 // ---- Rows -----------------------------------------------------------------------------------------------------------
 
 void expand_cross_entropy(NodeWriter& w) {
-  const bool sparse = w.node().type().starts_with("Sparse");
   const Value logits = w.in(0), labels = w.in(1), full_shape = w.shape_of(logits);
+  const bool sparse = !is_floating(labels.dtype);
   const Value classes = w.size(0, -1);
   const Value rows = w.op("Pack", {w.number(-1, int64), classes}, {{"N", std::int64_t{2}}, {"axis", std::int64_t{0}}});
   FieldList fields;

@@ -123,13 +123,14 @@ class Loader {
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
     return io::naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
-      const std::optional<io::TensorBundle> bundle = open_bundle();
+      std::optional<io::TensorBundle> bundle;  // a model without Variables needs none
       std::map<std::string, VariableNames> names;
       const auto read = [&](const io::UnevenLists& uneven) {
         io::GraphDef file = io::decode(meta.graph, limits);
         objects_ = objects_of_handles(file, meta);
         file = io::read_graph(std::move(file), limits, uneven);
         names = names_of_variables(file);
+        if (!names.empty() && !bundle) open_bundle(bundle);
         if (bundle) find_values(names, *bundle, meta);
         if (!meta.filename.empty()) file = io::without_saver(std::move(file), meta.filename);
         if (bundle) give_shapes(file, names, *bundle);
@@ -195,11 +196,10 @@ class Loader {
 
   fs::path prefix() const { return fs::path(folder_) / "variables" / "variables"; }
 
-  /// The checkpoint in the folder `variables`, if there is one.
-  std::optional<io::TensorBundle> open_bundle() const {
+  /// Opens the checkpoint in the folder `variables`, if there is one.
+  void open_bundle(std::optional<io::TensorBundle>& bundle) const {
     std::error_code error;
-    if (!fs::exists(io::bundle_index(prefix()), error)) return {};
-    return std::optional<io::TensorBundle>(std::in_place, prefix(), where_);
+    if (fs::exists(io::bundle_index(prefix()), error)) bundle.emplace(prefix(), where_);
   }
 
   /// Adds where the checkpoint has the values that no node of the graph restores.
@@ -214,19 +214,11 @@ class Loader {
     }
   }
 
-  /// The names of the Variables that nodes may assign values of any sizes.
-  static std::set<std::string> assigned_variables(const io::GraphDef& file) {
-    std::set<std::string> names;
-    for (const io::NodeDef& node : file.nodes)
-      if (node.flow || io::may_change_sizes(node.op)) names.insert(node.inputs.begin(), node.inputs.end());
-    return names;
-  }
-
   /// Gives Variables whose sizes the graph leaves open, and does not change, those of their values: ours keep their
   /// sizes.
   static void give_shapes(io::GraphDef& file, const std::map<std::string, VariableNames>& names,
                           const io::TensorBundle& bundle) {
-    const std::set<std::string> assigned = assigned_variables(file);
+    const std::map<std::string, int> assigned = io::assignments_of_any_sizes(file.nodes);
     for (io::NodeDef& node : file.nodes) {
       if (assigned.contains(node.name)) continue;
       const auto known = names.find(node.name);

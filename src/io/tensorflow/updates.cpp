@@ -85,7 +85,14 @@ bool gives_reference(std::string_view op) {
   return takes_reference(op) && op != "IsVariableInitialized" && op != "CountUpTo";
 }
 
-bool may_change_sizes(std::string_view op) { return op == "Assign" || op == "AssignVariableOp"; }
+std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes) {
+  std::map<std::string, int> counts;
+  for (const NodeDef& node : nodes)
+    if (node.flow || node.op == "Assign" || node.op == "AssignVariableOp")
+      for (std::size_t i = 0; i < (node.flow ? data_inputs(node) : std::min<std::size_t>(data_inputs(node), 1)); ++i)
+        ++counts[without_zero(node.inputs[i])];
+  return counts;
+}
 
 std::span<const UpdateRule> update_rules() { return rules; }
 

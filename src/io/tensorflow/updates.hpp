@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "io/tensorflow/graph_def.hpp"
 
 namespace tapestry::io {
 
@@ -45,8 +50,8 @@ struct UpdateRule {
 bool takes_reference(std::string_view op);
 /// Whether its output is this reference.
 bool gives_reference(std::string_view op);
-/// Whether the op assigns a Variable a value of any sizes.
-bool may_change_sizes(std::string_view op);
+/// How many nodes may assign a Variable a value of any sizes, by the Variable's name: assignments, branches and loops.
+std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes);
 
 std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.
