@@ -78,6 +78,39 @@ std::vector<Tensor> after(const Graph& graph, std::size_t slots, const std::vect
   return values;
 }
 
+TEST_CASE("an update changes the Variable that RefIdentity or RefSelect passes on") {
+  Graph graph = read(variable_nodes("v", "DT_FLOAT", "", "float_val: 1", false) +
+                     variable_nodes("w", "DT_FLOAT", "", "float_val: 10", false) +
+                     constant_node("one", "DT_FLOAT", "tensor_shape {} float_val: 1") +
+                     constant_node("at", "DT_INT32", "tensor_shape {} int_val: 1") +
+                     node("same", "RefIdentity", {"v"}, t_float) + node("add", "AssignAdd", {"same", "one"}, t_float) +
+                     node("chosen", "RefSelect", {"at", "v", "w"}, t_float + attr("N", "i: 2")) +
+                     node("subtract", "AssignSub", {"chosen", "one"}, t_float));
+  for (int time = 0; time < 2; ++time) {
+    const Session session(graph);
+    session.run("v/Assign");
+    session.run("w/Assign");
+    session.run("add");
+    session.run("subtract");
+    // A file's initial values are those that the Variables have when it is written.
+    check_same(session.run("v:0"), tensor<float>(2.0F + static_cast<float>(time)));
+    check_same(session.run("w:0"), tensor<float>(9.0F - static_cast<float>(time)));
+    graph = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::reference}));
+  }
+}
+
+TEST_CASE("a Variable for a while harms nothing until a run needs it") {
+  const std::string spec = attr("shape", "shape { dim { size: 1 } }") + attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(node("v", "TemporaryVariable", {}, spec + attr("var_name", "s: 'v'")) +
+           constant_node("one", "DT_FLOAT", "tensor_shape { dim { size: 1 } } float_val: 1") +
+           node("set", "Assign", {"v", "one"}, t_float) + node("add", "AssignAdd", {"set", "one"}, t_float) +
+           node("sum", "DestroyTemporaryVariable", {"add"}, t_float + attr("var_name", "s: 'v'")) +
+           node("y", "Neg", {"one"}, t_float));
+  check_same(Session(graph).run("y:0"), tensor<float>({-1}));
+  CHECK_THROWS_AS(Session(graph).run("sum:0"), UnimplementedError);
+}
+
 }  // namespace
 
 TEST_CASE("an optimizer's step in a condition changes the slots of reference Variables") {

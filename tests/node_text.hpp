@@ -48,4 +48,14 @@ inline io::NodeDef def_of(const std::string& bytes, const std::string& name) {
   return {};
 }
 
+/// A Variable `name` of either style, which is initialized by "name/Assign".
+inline std::string variable_nodes(const std::string& name, const std::string& type, const std::string& dims,
+                                  const std::string& values, bool is_resource) {
+  const std::string spec = attr("shape", "shape {" + dims + "}") + attr("dtype", "type: " + type);
+  return constant_node(name + "/initial", type, "tensor_shape {" + dims + "} " + values) +
+         node(name, is_resource ? "VarHandleOp" : "VariableV2", {}, spec) +
+         node(name + "/Assign", is_resource ? "AssignVariableOp" : "Assign", {name, name + "/initial"},
+              is_resource ? attr("dtype", "type: " + type) : attr("T", "type: " + type));
+}
+
 }  // namespace tapestry::test
