@@ -231,6 +231,89 @@ def write_twins(folder, expected):
     archive.write_out(str(folder / "saved_model_twins"), verbose=False)
 
 
+class OwnGradients(tf.Module):
+    """Signatures whose functions have gradients of their own, each with one result, a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable([[0.5, -2.0], [1.5, 0.25]], name="w")
+        self.b = tf.Variable([0.5, -0.5], name="b")
+        self.rate = tf.Variable(0.25, trainable=False, name="rate")
+
+    def reverse(self, x):
+        """Its gradient alone reads the rate."""
+        return tf.custom_gradient(lambda x: (tf.identity(x), lambda dy: -self.rate * dy))(x)
+
+    @staticmethod
+    @tf.custom_gradient
+    def sign(x):
+        return tf.sign(x), lambda dy: dy * tf.cast(tf.abs(x) <= 1.0, dy.dtype)
+
+    @staticmethod
+    @tf.custom_gradient
+    def pair(a, b):
+        """Of two results, whose gradients are made one of length 1, together."""
+        def gradient(da, db):
+            length = tf.sqrt(tf.reduce_sum(da ** 2) + tf.reduce_sum(db ** 2))
+            return da / length, db / length
+        return (a * b, b * 2.0), gradient
+
+    @staticmethod
+    @tf.custom_gradient
+    def scaled(times, x):
+        """The first argument has no gradient."""
+        return x * tf.cast(times, x.dtype), lambda dy: (None, dy * 5.0)
+
+    def layer(self, x):
+        """Has a gradient for the Variable that it reads."""
+        def layer(x):
+            def gradient(dy, variables=None):
+                return (2.0 * tf.matmul(dy, variables[0], transpose_b=True),
+                        [3.0 * tf.matmul(x, dy, transpose_a=True)])
+            return tf.matmul(x, self.w), gradient
+        return tf.custom_gradient(layer)(x)
+
+    def functions(self):
+        def repeated(x):
+            for _ in tf.range(3):
+                x = self.sign(x * self.b) + x
+            return x
+
+        inner = tf.function(lambda x: self.layer(self.reverse(x)))
+        return {"reverse": lambda x: self.reverse(x * self.b),
+                "sign": lambda x: self.sign(x * self.b) * x,
+                "pair": lambda x: tf.add(*self.pair(x * self.b, x)),
+                "scaled": lambda x: self.scaled(tf.constant(3), x * self.b),
+                "layer": self.layer,
+                "called": lambda x: inner(inner(x)),
+                "branch": lambda x: tf.cond(tf.reduce_sum(x) > 0.0, lambda: self.sign(x * self.b), lambda: x),
+                "loop": repeated,
+                "map": lambda x: tf.map_fn(lambda row: tf.nn.silu(row * self.b), x)}
+
+
+def write_own_gradients(folder, expected):
+    model = OwnGradients()
+    x = np.array([[1, 2], [-0.3, 0.4], [0.7, 3]], np.float32)
+    values, signatures = {"x": x}, {}
+    for name, function in model.functions().items():
+        function = tf.function(lambda x, f=function: {"y": tf.reduce_sum(f(x) ** 2)}, autograph=True,
+                               input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+        signatures[name] = function.get_concrete_function()
+        with tf.GradientTape() as outer:
+            given = tf.constant(x)
+            outer.watch(given)
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                y = function(given)["y"]
+            of_x, of_w, of_b = tape.gradient(y, [given, model.w, model.b], unconnected_gradients="zero")
+            norm = tf.reduce_sum(of_x ** 2)
+        values |= {f"{name}/y": y.numpy(), f"{name}/x": of_x.numpy(), f"{name}/w": of_w.numpy(),
+                   f"{name}/b": of_b.numpy()}
+        values[f"{name}/second"] = outer.gradient(norm, given, unconnected_gradients="zero").numpy()
+    tf.saved_model.save(model, str(folder / "saved_model_gradients"), signatures=signatures)
+    expected(folder / "saved_model_gradients.expected.pb", values)
+
+
 def write(folder, expected):
     """`expected(path, values)` writes the numbers that a model must give."""
     write_saved_models(folder)
@@ -239,5 +322,6 @@ def write(folder, expected):
     write_digits_model(folder)
     write_keras_model(folder, expected)
     write_twins(folder, expected)
+    write_own_gradients(folder, expected)
     for each in folder.glob("*/fingerprint.pb"):
         each.unlink()

@@ -103,7 +103,7 @@ INTERNALS = {
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
     # entries say. A model that a tape watches is called op by op.
     'src/io/': ('src/graph/call_graph.hpp', 'src/graph/flow/flow_ops.hpp', 'src/graph/flow/function_tracer.hpp',
-                'src/graph/graph_state.hpp',
+                'src/graph/flow/registered_gradient.hpp', 'src/graph/graph_state.hpp',
                 'src/graph/known_values.hpp', 'src/graph/specialize.hpp',
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',

@@ -102,6 +102,7 @@ Shape any Shape(a)
 Size any Size(a)
 SizeLike number Div(Cast[to=@T](Size(a)), Cast[to=@T](Max(Size(b), 1:int)))
 CustomGradient any Identity(a)
+RegisteredGradient any Identity(a)
 Recompute any Identity(a)
 OptimizationBarrier any Identity(a)
 ZerosLike any Expand(0, Shape(a))
@@ -510,6 +511,12 @@ void write_unpack(OnnxWriter& w) {
   w.finish(rows);
 }
 
+void write_values(OnnxWriter& w) {
+  std::vector<std::string> values(w.node().outputs().size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = w.op("Identity", {w.in(i)});
+  w.finish(values);
+}
+
 void write_split(OnnxWriter& w) {
   const int axis = axis_of(w);
   const OnnxField along{"axis", axis};
@@ -622,7 +629,8 @@ constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
                                                         {"SplitV", write_split},
                                                         {"ConcatGrad", write_concat_grad},
                                                         {"DynamicStitch", write_stitch},
-                                                        {"FillLike", write_fill_like}});
+                                                        {"FillLike", write_fill_like},
+                                                        {"RegisteredGradients", write_values}});
 
 template <std::size_t count>
 const Function* find(const std::array<Function, count>& functions, const OnnxWriter& w) {

@@ -19,6 +19,16 @@ struct FunctionBody {
   std::vector<std::string> operations{};  ///< the nodes that run for their effect
 };
 
+/// The gradient that a SavedModel has for an IdentityN, as `tf.custom_gradient` writes it. The first outputs of the
+/// node are the results of the user's function; the others are its arguments and the Variables that it reads.
+struct FileGradient {
+  /// Takes the gradients of the node's outputs, and what follows their values among the node's inputs.
+  FunctionBody function{};
+  std::size_t values = 0;     ///< the number of the node's outputs
+  std::vector<bool> given{};  ///< by output: whether the function returns the gradient of its value
+  std::string problem{};      ///< why there is no function; "" if there is one
+};
+
 /// What a branch or a loop runs. The numbers of a loop's variables are those in the file.
 struct Flow {
   std::vector<FunctionBody> functions{};  ///< the branches, or [body, condition]

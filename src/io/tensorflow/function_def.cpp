@@ -159,6 +159,17 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
   });
 }
 
+std::map<std::string, std::string> registered_gradients(std::string_view library) {
+  return decoding(damaged_library, [&] {
+    std::map<std::string, std::string> functions;
+    for_fields(reader_of(library), 3, [&](WireReader& entry) {
+      const std::string_view gradient = entry.get_text();
+      functions.insert_or_assign(std::string(field_of(gradient, 2)), std::string(field_of(gradient, 1)));
+    });
+    return functions;
+  });
+}
+
 std::string without_functions(std::string_view library, std::string_view prefix) {
   return decoding(damaged_library, [&] {
     std::string kept;

@@ -34,6 +34,10 @@ struct FunctionDef {
 /// allow.
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
 
+/// By the type of operation that nodes name in their attribute `_gradient_op_type`: the function that computes its
+/// gradient. Throws DataLossError for a damaged library.
+std::map<std::string, std::string> registered_gradients(std::string_view library);
+
 /// The library without the functions whose names begin so. Throws DataLossError for a damaged one.
 std::string without_functions(std::string_view library, std::string_view prefix);
 

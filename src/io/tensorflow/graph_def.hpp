@@ -58,12 +58,14 @@ using AttrDef =
     std::variant<std::monostate, std::string, std::int64_t, float, bool, TypeCode, Shape, TensorDef, ListDef, RawAttr>;
 
 struct Flow;
+struct FileGradient;
 
 struct NodeDef {
   std::string name{}, op{}, device{};
   std::vector<std::string> inputs{};  ///< "n", "n:k"; the control inputs, "^n", last
   std::map<std::string, AttrDef, std::less<>> attrs{};
   std::shared_ptr<const Flow> flow{};  ///< of a branch or a loop that can be read: the functions that it runs
+  std::shared_ptr<const FileGradient> gradient{};  ///< of an IdentityN for which the file has one
 };
 
 /// Of nodes that have become part of a branch or of a loop, by their names: the node that runs this. "" for a node that

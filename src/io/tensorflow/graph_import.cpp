@@ -12,6 +12,7 @@
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
+#include "io/tensorflow/gradient_reader.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
@@ -211,8 +212,8 @@ void Importer::undo(std::size_t size) {
 
 bool Importer::is_known(const NodeReader& reader) {
   const NodeDef& def = reader.def();
-  return def.flow || def.op == argument_op || is_result_of_loop(def) || is_readable(def) || is_variable(def) ||
-         reader.find<std::string>(hint_op) || update_rule(reader) || find_composed_update(def.op) ||
+  return def.flow || def.gradient || def.op == argument_op || is_result_of_loop(def) || is_readable(def) ||
+         is_variable(def) || reader.find<std::string>(hint_op) || update_rule(reader) || find_composed_update(def.op) ||
          std::find(leaves_and_assignments.begin(), leaves_and_assignments.end(), def.op) !=
              leaves_and_assignments.end();
 }
@@ -275,7 +276,7 @@ Tensors Importer::outputs_of(Entry& entry) {
   const NodeDef& def = *entry.def;
   const NodeReader reader(def, entry.inputs);
   if (def.op == argument_op && arguments_) return argument(entry);
-  if (def.flow) return flow(entry, reader);
+  if (def.flow || def.gradient) return flow(entry, reader);
   if (is_result_of_loop(def)) return results_of_loop(entry);
   if (const OpRule* rule = reader.hinted()) return make_hinted(*rule, entry, reader);
   if (def.op == "Const") return constant(reader);
@@ -388,14 +389,16 @@ Tensors Importer::argument(const Entry& entry) {
 }
 
 Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
+  const Flow* flow = entry.def->flow.get();
   std::vector<Argument> inputs(entry.inputs.size());
-  std::vector<char> used(inputs.size(), entry.def->flow->is_loop ? 0 : 1);
-  for (const std::size_t i : entry.def->flow->used_variables()) used[i] = 1;
+  std::vector<char> used(inputs.size(), flow && flow->is_loop ? 0 : 1);
+  if (flow)
+    for (const std::size_t i : flow->used_variables()) used[i] = 1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!used[i]) continue;
     if (const auto variable = variables_.find(entry.inputs[i].node);
         variable != variables_.end() &&
-        (!is_reference_variable(*entry.inputs[i].node) || changes_reference(*entry.def->flow, i)))
+        (!is_reference_variable(*entry.inputs[i].node) || (flow && changes_reference(*flow, i))))
       inputs[i].variable = variable->second;
     else
       inputs[i].tensor = tensor_of(entry.inputs[i]);
@@ -404,6 +407,7 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
                                  const std::vector<std::string>& outputs) {
     return read_function(reader, body, given, outputs);
   };
+  if (!flow) return read_with_gradient(reader, inputs, read_body, where_);
   return read_flow(reader, inputs, read_body, *uneven_, where_);
 }
 
@@ -422,7 +426,7 @@ Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& bo
   for (const std::string& each : outputs)
     if (!each.empty()) ends.push_back(each.substr(0, each.rfind(':')));
   GraphState& graph = *detail::scopes().graph;
-  const bool is_raised = reader.def().flow->is_raised;
+  const bool is_raised = reader.def().flow && reader.def().flow->is_raised;
   const auto read =
       std::make_shared<Importer>(body.graph, ends, given, graph, where_, is_raised ? moved_ : nullptr, uneven_);
   Importer& inner = *read;

@@ -120,6 +120,7 @@ class Importer final : public detail::FileNodes {
   // ---- Branches and loops ----
 
   Tensors argument(const Entry& entry);
+  /// A branch, a loop, or a node with a gradient of the file's.
   Tensors flow(const Entry& entry, const NodeReader& reader);
 
   /// Adds the nodes of a function to the open graph.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 
 #include "io/tensorflow/flow.hpp"
@@ -61,7 +62,8 @@ std::size_t text_size(const NodeDef& node) {
 
 class Inliner {
  public:
-  Inliner(GraphDef file, const GraphLimits& limits) : file_(std::move(file)), limits_(limits) {
+  Inliner(GraphDef file, const GraphLimits& limits, const FileGradients& gradients)
+      : file_(std::move(file)), limits_(limits), gradients_(gradients), objects_(gradients.objects) {
     for (FunctionDef& each : decode_library(file_.library, limits)) {
       const std::string name = each.name;
       functions_.try_emplace(name, std::move(each));
@@ -153,17 +155,28 @@ class Inliner {
     }
     for (const FunctionName& each : names) {
       Function& function = functions_.find(each.name)->second;
-      flow.functions.push_back(inside(function, node, [&] { return body_of(node, function, each.attrs); }));
+      const std::size_t first = flow.is_loop ? 0 : 1;
+      const std::span<const std::string> given(node.inputs.data(), data_inputs(node));
+      flow.functions.push_back(inside(function, node, [&] {
+        return body_of(node, function, each.attrs, given.subspan(std::min(first, given.size())));
+      }));
     }
     require_fit(node, flow);
     return std::make_shared<const Flow>(std::move(flow));
   }
 
-  FunctionBody body_of(const NodeDef& node, const Function& function, const AttrDefs& attrs) {
+  /// `given`: the tensors around that the arguments stand for.
+  FunctionBody body_of(const NodeDef& node, const Function& function, const AttrDefs& attrs,
+                       std::span<const std::string> given) {
     const FunctionDef& def = function.def;
     FunctionBody result{.name = def.name};
     Body body{node, function, attrs};
     std::vector<NodeDef> around = std::exchange(file_.nodes, {});
+    std::map<std::string, std::size_t, std::less<>> objects;
+    for (std::size_t i = 0; i < std::min(given.size(), def.inputs.size()); ++i)
+      if (const auto found = objects_.find(given[i]); found != objects_.end())
+        objects.emplace(def.inputs[i].name, found->second);
+    objects_.swap(objects);
     for (const FunctionDef::Arg& each : def.inputs) {
       result.inputs.push_back(each.name);
       result.types.push_back(type_of(each, body));
@@ -171,6 +184,7 @@ class Inliner {
       add({.name = each.name, .op = std::string(argument_op)});
     }
     for (const NodeDef& each : def.nodes) place(copy_of(each, body));
+    objects_.swap(objects);
     for (const FunctionDef::Arg& each : def.outputs) {
       result.outputs.push_back(input_of(returned(each, body), body));
       result.output_types.push_back(type_of(each, body));
@@ -264,7 +278,7 @@ class Inliner {
     add(results(body));
   }
 
-  NodeDef copy_of(const NodeDef& node, const Body& body) const {
+  NodeDef copy_of(const NodeDef& node, const Body& body) {
     NodeDef copy = node;
     copy.name = body.prefix + node.name;
     if (copy.device.empty()) copy.device = body.call.device;
@@ -282,7 +296,66 @@ class Inliner {
                detail::join("lacks the attribute '", placeholder, "' of the function '", body.function.def.name, "'"));
       value = found->second;
     }
+    if (copy.op == "IdentityN") give_gradient(copy, body);
     return copy;
+  }
+
+  // ---- Gradients ----
+
+  /// Gives an IdentityN in a function the gradient that the file has for it.
+  void give_gradient(NodeDef& node, const Body& body) {
+    const auto type = node.attrs.find("_gradient_op_type");
+    const auto* name = type == node.attrs.end() ? nullptr : std::get_if<std::string>(&type->second);
+    const auto registered = name ? gradients_.by_type.find(*name) : gradients_.by_type.end();
+    if (registered == gradients_.by_type.end()) return;
+    FileGradient gradient{.values = data_inputs(node), .given = registered->second.given};
+    std::vector<std::string> captured;
+    gradient.problem = find_gradient(registered->second, body, gradient, captured);
+    if (gradient.problem.empty()) {
+      Function& function = functions_.find(registered->second.function)->second;
+      std::vector<std::string> given(gradient.values);
+      given.insert(given.end(), captured.begin(), captured.end());
+      gradient.function = inside(function, node, [&] { return body_of(node, function, {}, given); });
+      node.inputs.insert(node.inputs.begin() + static_cast<std::ptrdiff_t>(gradient.values), captured.begin(),
+                         captured.end());
+    }
+    node.gradient = std::make_shared<const FileGradient>(std::move(gradient));
+  }
+
+  /// Finds what a gradient captures, as inputs of a node in the body. Returns why it cannot be used, or "".
+  std::string find_gradient(const FileGradients::Gradient& registered, const Body& body, const FileGradient& gradient,
+                            std::vector<std::string>& captured) const {
+    const auto found = functions_.find(registered.function);
+    if (found == functions_.end()) return detail::join("the file lacks the function '", registered.function, "'");
+    const Function& function = found->second;
+    const auto outputs = static_cast<std::size_t>(std::count(gradient.given.begin(), gradient.given.end(), true));
+    if (function.is_open || function.has_lists() || gradient.given.size() != gradient.values ||
+        function.def.inputs.size() != gradient.values + registered.captured.size() ||
+        function.def.outputs.size() != outputs)
+      return detail::join("the function '", registered.function, "' does not fit the operation");
+    for (const FileGradients::Capture& each : registered.captured) {
+      captured.push_back(captured_input(each, body));
+      if (captured.back().empty())
+        return detail::join("the function '", registered.function, "' takes ",
+                            each.tensor.empty() ? "a Variable" : "'" + each.tensor + "'",
+                            ", which is not in the function that uses the gradient");
+    }
+    return {};
+  }
+
+  /// What a gradient captures, as an input of a node in the body; "" if it is somewhere else.
+  std::string captured_input(const FileGradients::Capture& capture, const Body& body) const {
+    if (capture.tensor.empty()) {
+      const auto is_it = [&](const auto& each) { return each.second == capture.object; };
+      const auto found = std::find_if(objects_.begin(), objects_.end(), is_it);
+      return found == objects_.end() ? "" : found->first;
+    }
+    if (capture.function != body.function.def.name) return {};
+    const std::string tensor = without_zero(capture.tensor);
+    const std::string node = tensor.substr(0, tensor.rfind(':'));
+    if (const auto argument = body.function.arguments.find(node); argument != body.function.arguments.end())
+      return body.arguments[argument->second];
+    return body.function.nodes.contains(node) ? body.prefix + tensor : "";
   }
 
   /// The node that has the call's name.
@@ -369,6 +442,8 @@ class Inliner {
 
   GraphDef file_;
   GraphLimits limits_;
+  const FileGradients& gradients_;
+  std::map<std::string, std::size_t, std::less<>> objects_;  ///< of Variables, by tensors of this graph
   std::map<std::string, Function, std::less<>> functions_;
   std::size_t size_ = 0;         ///< the text of all nodes, in KiB
   std::size_t inner_nodes_ = 0;  ///< of the functions of branches and loops that are complete
@@ -377,9 +452,9 @@ class Inliner {
 
 }  // namespace
 
-GraphDef inline_functions(GraphDef file, const GraphLimits& limits) {
+GraphDef inline_functions(GraphDef file, const GraphLimits& limits, const FileGradients& gradients) {
   if (file.library.empty()) return file;
-  return Inliner(std::move(file), limits).run();
+  return Inliner(std::move(file), limits, gradients).run();
 }
 
 }  // namespace tapestry::io

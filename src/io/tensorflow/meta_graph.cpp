@@ -107,7 +107,13 @@ MetaGraph::Object read_object(WireReader reader) {
       read_child(reader.get_message(), object);
     } else if (reader.tag() == 7) {
       object.trainable = false;
-      for_fields(reader.get_message(), 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      const WireReader variable = reader.get_message();
+      for_fields(variable, 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      for_fields(variable, 6, [&](WireReader& name) { object.name = name.get_text(); });
+    } else if (reader.tag() == 12) {  // a captured tensor
+      const WireReader tensor = reader.get_message();
+      for_fields(tensor, 1, [&](WireReader& name) { object.name = name.get_text(); });
+      for_fields(tensor, 2, [&](WireReader& function) { object.function = function.get_text(); });
     } else {
       reader.skip();
     }
@@ -115,15 +121,35 @@ MetaGraph::Object read_object(WireReader reader) {
   return object;
 }
 
+/// What a StructuredValue, a list or a tuple of TensorFlow 2's, says of its elements.
+std::vector<bool> elements_given(WireReader value) {
+  std::vector<bool> given;
+  const auto read_list = [&](WireReader& list) {
+    for_fields(list.get_message(), 1, [&](WireReader& element) {
+      given.push_back(true);
+      for_fields(element.get_message(), 1, [&](WireReader& none) {
+        none.skip();
+        given.back() = false;
+      });
+    });
+  };
+  for_fields(value, 51, read_list);
+  for_fields(value, 52, read_list);
+  return given;
+}
+
 void read_objects(WireReader reader, MetaGraph& meta) {
   while (reader.next()) {
     if (reader.tag() == 1) {
       meta.objects.push_back(read_object(reader.get_message()));
     } else if (reader.tag() == 2) {
-      with_entry(reader.get_message(), [&](std::string key, WireReader function) {
-        std::vector<std::size_t>& captured = meta.captured[std::move(key)];
+      with_entry(reader.get_message(), [&](const std::string& name, WireReader function) {
+        std::vector<std::size_t>& captured = meta.captured[name];
         for_fields(function, 2, [&](WireReader& numbers) {
           read_numbers(numbers, captured, &WireReader::get_int32, &WireReader::get_packed_int32);
+        });
+        for_fields(function, 4, [&](WireReader& value) {
+          meta.returned.insert_or_assign(name, elements_given(value.get_message()));
         });
       });
     } else {

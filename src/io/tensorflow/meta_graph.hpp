@@ -32,10 +32,14 @@ struct MetaGraph {
   struct Object {
     std::map<std::string, std::size_t, std::less<>> children{};  ///< by attribute: the number of an object
     std::optional<bool> trainable{};                             ///< of a Variable
+    std::string name{};      ///< of a Variable; of a captured tensor in its function
+    std::string function{};  ///< of a captured tensor: the function that computes it
   };
   std::vector<Object> objects{};
   /// By a function of TensorFlow 2's: the numbers of the objects that it takes behind its arguments.
   std::map<std::string, std::vector<std::size_t>, std::less<>> captured{};
+  /// By a function that returns a list: by its elements, whether they are tensors. Others are None.
+  std::map<std::string, std::vector<bool>, std::less<>> returned{};
 };
 
 /// The Variable that the checkpoint has under this key, a path of attributes; nullptr if the objects do not tell.

@@ -28,7 +28,17 @@ struct InputRule {
 
 /// An attribute of TensorFlow's op.
 struct FieldRule {
-  enum class Source : std::uint8_t { input_type, output_type, attr, bit, fixed, input_count, pair_count, output_count };
+  enum class Source : std::uint8_t {
+    input_type,
+    input_types,
+    output_type,
+    attr,
+    bit,
+    fixed,
+    input_count,
+    pair_count,
+    output_count
+  };
   std::string_view name;
   Source source;
   int index = 0;               ///< of the input, output or element

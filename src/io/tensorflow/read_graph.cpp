@@ -124,8 +124,9 @@ GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const Une
   return read_graph(decode(bytes, limits), limits, uneven);
 }
 
-GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven) {
-  file = inline_functions(std::move(file), limits);
+GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven,
+                    const FileGradients& gradients) {
+  file = inline_functions(std::move(file), limits, gradients);
   require_printable(file);
   drop_unknown_hints(file);
   join_list_ops(file);

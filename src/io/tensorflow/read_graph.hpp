@@ -1,6 +1,6 @@
 #pragma once
 
-#include "io/tensorflow/graph_def.hpp"
+#include "io/tensorflow/inline_functions.hpp"
 
 namespace tapestry::io {
 
@@ -12,7 +12,8 @@ TAPESTRY_API void require_printable(const GraphDef& file);
 /// `split_variants`.
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const UnevenLists& uneven = {});
 
-/// The same for a graph that was decoded.
-TAPESTRY_API GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven = {});
+/// The same for a graph that was decoded, with the gradients that the file has for functions of its own.
+TAPESTRY_API GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven = {},
+                                 const FileGradients& gradients = {});
 
 }  // namespace tapestry::io

@@ -102,6 +102,11 @@ class RuleWriter {
       case FieldRule::Source::input_type:
         if (node_.inputs().empty()) return {};
         return code_of((rule.index < 0 ? node_.inputs().back() : node_.input(rule.index)).dtype());
+      case FieldRule::Source::input_types: {
+        ListDef list;
+        for (const Tensor& each : node_.inputs()) list.types.push_back(code_of(each.dtype()));
+        return list;
+      }
       case FieldRule::Source::output_type:
         return code_of(node_.output().dtype());
       case FieldRule::Source::fixed:

@@ -128,7 +128,7 @@ class Loader {
       const auto read = [&](const io::UnevenLists& uneven) {
         io::GraphDef file = io::decode(meta.graph, limits);
         objects_ = objects_of_handles(file, meta);
-        file = io::read_graph(std::move(file), limits, uneven);
+        file = io::read_graph(std::move(file), limits, uneven, gradients_in(file, meta));
         names = names_of_variables(file);
         if (!names.empty() && !bundle) open_bundle(bundle);
         if (bundle) find_values(names, *bundle, meta);
@@ -274,6 +274,34 @@ class Loader {
         objects.emplace(node.inputs[count - found->second.size() + i], found->second[i]);
     }
     return objects;
+  }
+
+  /// The gradients that the file has for functions of its own.
+  io::FileGradients gradients_in(const io::GraphDef& file, const io::MetaGraph& meta) const {
+    io::FileGradients gradients;
+    for (const auto& [type, function] : io::registered_gradients(file.library)) {
+      io::FileGradients::Gradient& gradient = gradients.by_type[type];
+      gradient.function = function;
+      if (const auto found = meta.returned.find(function); found != meta.returned.end()) gradient.given = found->second;
+      const auto captured = meta.captured.find(function);
+      for (std::size_t i = 0; captured != meta.captured.end() && i < captured->second.size(); ++i) {
+        io::FileGradients::Capture& each = gradient.captured.emplace_back();
+        each.object = captured->second[i];
+        if (each.object >= meta.objects.size() || meta.objects[each.object].function.empty()) continue;
+        each.tensor = meta.objects[each.object].name;
+        each.function = meta.objects[each.object].function;
+      }
+    }
+    if (gradients.by_type.empty()) return gradients;
+    gradients.objects.insert(objects_.begin(), objects_.end());
+    // No function takes a Variable that gradients alone use. Its node has its name.
+    std::map<std::string_view, std::vector<std::size_t>> by_name;
+    for (std::size_t i = 0; i < meta.objects.size(); ++i)
+      if (meta.objects[i].function.empty() && !meta.objects[i].name.empty()) by_name[meta.objects[i].name].push_back(i);
+    for (const io::NodeDef& node : file.nodes)
+      if (const auto found = by_name.find(node.name); found != by_name.end() && found->second.size() == 1)
+        gradients.objects.emplace(node.name, found->second[0]);
+    return gradients;
   }
 
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {

@@ -1,0 +1,91 @@
+#include "graph/flow/registered_gradient.hpp"
+
+#include "backend/backend.hpp"
+#include "backend/views.hpp"
+#include "dispatch/define.hpp"
+#include "graph/call_graph.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+Tensors values_of(const Call& call) {
+  return {call.inputs().begin(), call.inputs().begin() + call.attr<std::int64_t>("values")};
+}
+
+/// The attribute is a function of the gradients of the outputs and of the inputs.
+Op returning_values(const char* name, Needs needs) {
+  return {
+      .name = name,
+      .attrs = {{"function", AttrKind::function}, {"values", AttrKind::number}},
+      .infer = [](const Call& call) -> Specs {
+        Specs specs;
+        for (const Tensor& each : values_of(call)) specs.push_back(each.spec());
+        return specs;
+      },
+      .gradient = [](const Call& call, const Tensors& arrived) -> Tensors {
+        Tensors all = arrived;
+        all.append(call.inputs().begin(), call.inputs().end());
+        return (*call.attr<Closure>("function"))(all);
+      },
+      .needs = needs,
+  };
+}
+
+/// Of one value, which needs no copy.
+TAPESTRY_OP(registered_gradient_op){[] {
+  Op op = returning_values("RegisteredGradient", {~1U, 0});
+  op.view = [](const Call& call, const Spec&) { return view_of(call.input(0)); };
+  return op;
+}()};
+TAPESTRY_OP(registered_gradients_op){[] {
+  Op op = returning_values("RegisteredGradients", {~0U, 0});
+  op.forward = [](Backend& backend, const Call& call) { backend.copy_each(values_of(call), call.outputs()); };
+  op.outputs = -1;
+  return op;
+}()};
+
+/// The gradients of the inputs. `arrived`: those of the outputs; an empty handle for one that does not arrive.
+Tensors input_gradients(const RegisteredGradient& gradient, const Tensors& arrived, const Tensors& inputs) {
+  const GraphFunction& function = gradient.function;
+  const std::size_t values = gradient.given.size();
+  const std::vector<char> used = used_inputs(function);
+  Tensors taken, given;
+  for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+    if (!used[i]) continue;
+    taken.push_back(function.inputs[i]);
+    const bool has_arrived = i < arrived.size() && bool(arrived[i]);
+    given.push_back(has_arrived ? arrived[i] : i < values ? zeros_like(inputs[i]) : inputs[i]);
+  }
+  const Tensors results = call_graph(*function.graph, taken, given, function.outputs, {});
+  Tensors gradients(inputs.size());
+  auto next = results.begin();
+  for (std::size_t i = 0; i < values; ++i)
+    if (gradient.given[i]) gradients[i] = *next++;
+  return gradients;
+}
+
+}  // namespace
+
+Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tensors& inputs, std::string_view name,
+                                 Where where) {
+  // No gradient flows from the other values if only the first one is a result.
+  const auto& given = gradient.given;
+  const bool has_one_result = given.size() > 1 && !given[0] && given[1];
+  const std::size_t outputs = has_one_result ? 1 : given.size();
+  const auto function = [gradient, outputs, op = std::string(name)](const Tensors& all) -> Tensors {
+    if (!gradient.problem.empty())
+      throw UnimplementedError(join("The gradient of '", op, "' cannot be computed: ", gradient.problem));
+    const auto first_input = all.begin() + static_cast<std::ptrdiff_t>(outputs);
+    return input_gradients(gradient, {all.begin(), first_input}, {first_input, all.end()});
+  };
+  const Attrs attrs{{"function", std::make_shared<const std::function<Tensors(const Tensors&)>>(function)},
+                    {"values", static_cast<std::int64_t>(outputs)}};
+  Tensors results =
+      apply_all(has_one_result ? registered_gradient_op : registered_gradients_op, inputs, attrs, name, where);
+  results.append(inputs.begin() + static_cast<std::ptrdiff_t>(outputs),
+                 inputs.begin() + static_cast<std::ptrdiff_t>(given.size()));
+  return results;
+}
+
+}  // namespace tapestry::detail
