@@ -111,6 +111,19 @@ void write_filters(const std::filesystem::path& folder) {
         {{"images", draw(numbers, {2, 8, 8, 1})}, {"gain", tensor(0.5F)}});
 }
 
+/// Functions with gradients of their own, read from a file of TensorFlow's.
+void write_own_gradients(const std::filesystem::path& folder) {
+  const Model read = saved_model::load(std::string(GOLDEN_FILES) + "/saved_model_gradients");
+  random::NumpyLegacy numbers(9);
+  for (const std::string name : {"called", "pair", "scaled", "sign"}) {
+    const Model model = read.signature(name);
+    const auto traced = trace([&](const Tensor& x) { return model({{"x", x}})[0]; }, {spec(float32, {-1, 2}, "x")});
+    write_trainable(folder, name + "_gradient",
+                    Model({.inputs = {{"x", traced.input(0)}}, .outputs = {{"y", traced.output(0)}}}),
+                    {{"x", draw(numbers, {3, 2})}});
+  }
+}
+
 }  // namespace
 
 void write_saved_models(const std::filesystem::path& folder) {
@@ -119,6 +132,7 @@ void write_saved_models(const std::filesystem::path& folder) {
   write_filters(folder);
   write_network(folder);
   write_convolution(folder);
+  write_own_gradients(folder);
 }
 
 }  // namespace tapestry::test

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "dispatch/recorder.hpp"
+#include "graph/flow/registered_gradient.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
@@ -145,6 +147,28 @@ OpCases movement_cases() {
             },
             {2, 0, 4, 4}),
   };
+}
+
+/// The sine of x, or its sum with the square of exp(x), by an operation with a gradient as files have them.
+Tensor sine_and_exp(const Tensor& x, bool has_two_results) {
+  const Graph graph;
+  Tensors taken, gradients;
+  {
+    const auto scope = graph.as_default();
+    const PauseRecording pause;
+    for (int i = 0; i < (has_two_results ? 4 : 3); ++i) taken.push_back(placeholder(x.dtype(), x.shape()));
+    const Tensor& same_x = taken.back();
+    gradients = {taken[0] * cos(same_x)};
+    if (has_two_results) gradients[0] = gradients[0] + taken[1] * exp(same_x);
+  }
+  detail::RegisteredGradient gradient{.function = {"gradient", graph.state(), taken, gradients}};
+  gradient.given = has_two_results ? std::vector{false, false, true} : std::vector{false, true};
+  Tensors inputs{sin(x)};
+  if (has_two_results) inputs.push_back(exp(x));
+  inputs.push_back(x);
+  inputs.push_back(x);
+  const Tensors values = detail::with_registered_gradient(gradient, inputs, "", {});
+  return has_two_results ? values[0] + square(values[1]) : values[0];
 }
 
 }  // namespace
@@ -343,6 +367,16 @@ OpCases array_cases() {
                         for (double& each : y) each = std::log1p(std::exp(each));
                         return y;
                       }});
+  for (const bool has_two_results : {false, true})
+    rows.push_back({.name = has_two_results ? "registered gradients" : "a registered gradient",
+                    .inputs = {numbers({2, 3}, -2, 2, 58)},
+                    .f = [=](const Inputs& x) { return sine_and_exp(x[0], has_two_results); },
+                    .reference =
+                        [=](const std::vector<Elements>& x) {
+                          Elements y = x[0];
+                          for (double& each : y) each = std::sin(each) + (has_two_results ? std::exp(2 * each) : 0);
+                          return y;
+                        }});
   rows.push_back({.name = "recompute",
                   .inputs = {numbers({2, 3}, -2, 2, 54), numbers({3}, -1, 1, 55)},
                   .f =

@@ -4,6 +4,7 @@
 #include "backend/views.hpp"
 #include "dispatch/define.hpp"
 #include "graph/call_graph.hpp"
+#include "graph/flow/function_tracer.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
@@ -86,6 +87,27 @@ Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tenso
   results.append(inputs.begin() + static_cast<std::ptrdiff_t>(outputs),
                  inputs.begin() + static_cast<std::ptrdiff_t>(given.size()));
   return results;
+}
+
+bool has_registered_gradient(const Op& op) { return &op == &registered_gradient_op || &op == &registered_gradients_op; }
+
+std::optional<GraphFunction> gradient_function(const Node& node) {
+  const std::size_t outputs = node.outputs().size();
+  Specs specs;
+  for (const Tensor& each : node.outputs()) specs.push_back(each.spec());
+  for (const Tensor& each : node.inputs()) specs.push_back(each.spec());
+  const FlatFunction gradient = [&](const Tensors& all) {
+    const auto first_input = all.begin() + static_cast<std::ptrdiff_t>(outputs);
+    const Call call(node.op(), {first_input, all.end()}, node.attrs(), node.where(), node.name());
+    return node.op().gradient(call, {all.begin(), first_input});
+  };
+  try {
+    FunctionTracer tracer(node.inputs(), node.where());
+    const GraphFunction function = tracer.trace({{"gradient", gradient, specs, "given", true}})[0];
+    if (tracer.operands().empty() && !tracer.is_stateful()) return function;
+  } catch (const UnimplementedError&) {  // the file's gradient cannot be computed
+  }
+  return {};
 }
 
 }  // namespace tapestry::detail

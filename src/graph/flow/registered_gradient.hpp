@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,11 @@ struct RegisteredGradient {
 /// captures. Where there is no function, asking for the gradient throws UnimplementedError.
 Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tensors& inputs, std::string_view name,
                                  Where where);
+
+/// Whether an op has a gradient of the file's.
+bool has_registered_gradient(const Op& op);
+/// The gradient of such a node as a function of the gradients of its outputs and of its inputs. It returns those of the
+/// inputs; an empty handle for an input without one. Nothing if there is none, or one that uses more than its inputs.
+std::optional<GraphFunction> gradient_function(const Node& node);
 
 }  // namespace tapestry::detail

@@ -29,6 +29,9 @@ struct FileGradient {
   std::string problem{};      ///< why there is no function; "" if there is one
 };
 
+/// The hint of an IdentityN of ours with such a gradient: the numbers of the inputs that the gradient takes.
+inline constexpr std::string_view hint_captured = "_tapestry_captured";
+
 /// What a branch or a loop runs. The numbers of a loop's variables are those in the file.
 struct Flow {
   std::vector<FunctionBody> functions{};  ///< the branches, or [body, condition]

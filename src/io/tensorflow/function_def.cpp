@@ -178,7 +178,8 @@ std::string without_functions(std::string_view library, std::string_view prefix)
     while (reader.next()) {
       const std::uint32_t tag = reader.tag();
       const std::string_view entry = reader.get_text();
-      if (tag != 1 || !field_of(field_of(entry, 1), 1).starts_with(prefix)) writer.add_message(tag, std::string(entry));
+      const std::string_view name = field_of(tag == 1 ? field_of(entry, 1) : entry, 1);
+      if (!name.starts_with(prefix)) writer.add_message(tag, std::string(entry));
     }
     return kept;
   });

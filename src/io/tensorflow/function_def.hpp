@@ -38,7 +38,8 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
 /// gradient. Throws DataLossError for a damaged library.
 std::map<std::string, std::string> registered_gradients(std::string_view library);
 
-/// The library without the functions whose names begin so. Throws DataLossError for a damaged one.
+/// The library without the functions whose names begin so, and without the gradients that these compute. Throws
+/// DataLossError for a damaged one.
 std::string without_functions(std::string_view library, std::string_view prefix);
 
 /// Adds the functions of another library. Functions that are in both must be equal: otherwise throws

@@ -38,6 +38,8 @@ class FunctionWriter {
     for (std::size_t i = 0; i < inputs_.size(); ++i) arguments_.emplace(function.inputs[i].endpoint, inputs_[i]);
   }
 
+  const std::vector<std::string>& arguments() const { return inputs_; }
+
   std::string run() const {
     std::string bytes;
     pbf_writer library(bytes);
@@ -126,6 +128,8 @@ class FunctionWriter {
 };
 
 }  // namespace
+
+std::vector<std::string> argument_names(const GraphFunction& function) { return FunctionWriter(function).arguments(); }
 
 std::string encode_in_library(const GraphFunction& function) { return FunctionWriter(function).run(); }
 

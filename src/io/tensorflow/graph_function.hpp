@@ -23,6 +23,9 @@ struct GraphFunction {
   std::vector<const NodeDef*> nodes{};  ///< of the graph: those between the inputs and the outputs
 };
 
+/// The names of the arguments in the function.
+std::vector<std::string> argument_names(const GraphFunction& function);
+
 /// The function as an entry of a FunctionDefLibrary, which several entries make when they are joined. Its arguments and
 /// results have names of their own, in the given order. What the nodes tell of their places among others, colocation
 /// and the inputs that our ops had, is left out or follows.

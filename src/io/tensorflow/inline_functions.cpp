@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/op_outputs.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -72,7 +73,10 @@ class Inliner {
 
   GraphDef run() {
     std::vector<NodeDef> nodes = std::exchange(file_.nodes, {});
-    for (NodeDef& each : nodes) place(std::move(each));
+    for (NodeDef& each : nodes) {
+      give_gradient(each, nullptr);
+      place(std::move(each));
+    }
     // The library stays for nodes that are not read.
     const auto calls = [&](const NodeDef& node) {
       return functions_.contains(node.op) || std::any_of(node.attrs.begin(), node.attrs.end(),
@@ -296,21 +300,29 @@ class Inliner {
                detail::join("lacks the attribute '", placeholder, "' of the function '", body.function.def.name, "'"));
       value = found->second;
     }
-    if (copy.op == "IdentityN") give_gradient(copy, body);
+    give_gradient(copy, &body);
     return copy;
   }
 
   // ---- Gradients ----
 
-  /// Gives an IdentityN in a function the gradient that the file has for it.
-  void give_gradient(NodeDef& node, const Body& body) {
-    const auto type = node.attrs.find("_gradient_op_type");
-    const auto* name = type == node.attrs.end() ? nullptr : std::get_if<std::string>(&type->second);
+  /// Gives an IdentityN the gradient that the file has for it. `body`: nullptr for a node of the graph, which has its
+  /// gradient from us.
+  void give_gradient(NodeDef& node, const Body* body) {
+    const auto* name = node.op == "IdentityN" ? attr_of<std::string>(node, "_gradient_op_type") : nullptr;
+    const auto* numbers = attr_of<ListDef>(node, hint_captured);
     const auto registered = name ? gradients_.by_type.find(*name) : gradients_.by_type.end();
-    if (registered == gradients_.by_type.end()) return;
+    if (registered == gradients_.by_type.end() || (!body && !numbers)) return;
     FileGradient gradient{.values = data_inputs(node), .given = registered->second.given};
     std::vector<std::string> captured;
-    gradient.problem = find_gradient(registered->second, body, gradient, captured);
+    if (numbers) {
+      for (const std::int64_t each : numbers->ints)
+        captured.push_back(each >= 0 && std::cmp_less(each, gradient.values) ? node.inputs[each] : "");
+    } else {
+      for (const FileGradients::Capture& each : registered->second.captured)
+        captured.push_back(captured_input(each, *body));
+    }
+    gradient.problem = problem_of(registered->second, gradient, captured);
     if (gradient.problem.empty()) {
       Function& function = functions_.find(registered->second.function)->second;
       std::vector<std::string> given(gradient.values);
@@ -322,24 +334,19 @@ class Inliner {
     node.gradient = std::make_shared<const FileGradient>(std::move(gradient));
   }
 
-  /// Finds what a gradient captures, as inputs of a node in the body. Returns why it cannot be used, or "".
-  std::string find_gradient(const FileGradients::Gradient& registered, const Body& body, const FileGradient& gradient,
-                            std::vector<std::string>& captured) const {
+  /// Why a gradient cannot be used, or "".
+  std::string problem_of(const FileGradients::Gradient& registered, const FileGradient& gradient,
+                         const std::vector<std::string>& captured) const {
     const auto found = functions_.find(registered.function);
     if (found == functions_.end()) return detail::join("the file lacks the function '", registered.function, "'");
     const Function& function = found->second;
     const auto outputs = static_cast<std::size_t>(std::count(gradient.given.begin(), gradient.given.end(), true));
     if (function.is_open || function.has_lists() || gradient.given.size() != gradient.values ||
-        function.def.inputs.size() != gradient.values + registered.captured.size() ||
-        function.def.outputs.size() != outputs)
+        function.def.inputs.size() != gradient.values + captured.size() || function.def.outputs.size() != outputs)
       return detail::join("the function '", registered.function, "' does not fit the operation");
-    for (const FileGradients::Capture& each : registered.captured) {
-      captured.push_back(captured_input(each, body));
-      if (captured.back().empty())
-        return detail::join("the function '", registered.function, "' takes ",
-                            each.tensor.empty() ? "a Variable" : "'" + each.tensor + "'",
-                            ", which is not in the function that uses the gradient");
-    }
+    if (std::find(captured.begin(), captured.end(), "") != captured.end())
+      return detail::join("the function '", registered.function, "' takes a tensor or a Variable that is not in the ",
+                          "function that uses the gradient");
     return {};
   }
 

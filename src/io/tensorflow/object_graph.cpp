@@ -1,5 +1,7 @@
 #include "io/tensorflow/object_graph.hpp"
 
+#include <algorithm>
+
 #include "io/tensorflow/saver.hpp"
 #include "io/wire.hpp"
 
@@ -10,10 +12,11 @@ using protozero::pbf_writer;
 
 /// One of the objects: what its attributes are, and what it is itself.
 struct Object {
-  enum class Kind { user, list, signatures, variable, function };
+  enum class Kind { user, list, signatures, variable, function, captured };
   Kind kind;
   std::size_t number = 0;  ///< of the Variable or the signature
   std::vector<std::pair<std::string, std::size_t>> children{};
+  std::string tensor{};  ///< that is captured from the signature's function
 };
 
 /// The objects by their numbers. The first one is the model.
@@ -41,6 +44,9 @@ std::vector<Object> objects_of(const ObjectGraph& graph) {
     signatures.children.emplace_back(graph.signatures[i].name, add({Object::Kind::function, i}));
   const std::size_t number = add(std::move(signatures));
   objects[0].children.emplace_back("signatures", number);
+  for (std::size_t i = 0; i < graph.signatures.size(); ++i)
+    for (const ObjectGraph::GradientObject& gradient : graph.signatures[i].gradients)
+      for (const std::string& each : gradient.captured) add({Object::Kind::captured, i, {}, each});
   return objects;
 }
 
@@ -71,6 +77,13 @@ void write_variable(pbf_writer& node, const ObjectGraph::VariableObject& variabl
   });
 }
 
+void write_captured(pbf_writer& node, const std::string& function, const std::string& tensor) {
+  add_message(node, 12, [&](pbf_writer& captured) {
+    captured.add_string(1, tensor);
+    captured.add_string(2, function);
+  });
+}
+
 /// How many inputs of the function are arguments, not Variables.
 std::size_t argument_count(const ObjectGraph::SignatureObject& signature) {
   return signature.function.inputs.size() - signature.variables.size();
@@ -87,19 +100,21 @@ void write_function(pbf_writer& node, const ObjectGraph::SignatureObject& signat
 
 // ---- StructuredValue ------------------------------------------------------------------------------------------------
 
+void write_spec(pbf_writer& value, const GraphFunction::Tensor& tensor) {
+  add_message(value, 33, [&](pbf_writer& spec) {
+    spec.add_string(1, tensor.name);
+    add_message(spec, 2, [&](pbf_writer& shape) { write_shape(shape, tensor.shape); });
+    spec.add_enum(3, tensor.type.value);
+  });
+}
+
 /// A dict of tensor specs, by the names of the tensors.
 void write_specs(pbf_writer& value, const std::vector<GraphFunction::Tensor>& tensors, std::size_t count) {
   add_message(value, 53, [&](pbf_writer& dict) {
     for (std::size_t i = 0; i < count; ++i)
       add_message(dict, 1, [&](pbf_writer& entry) {
         entry.add_string(1, tensors[i].name);
-        add_message(entry, 2, [&](pbf_writer& each) {
-          add_message(each, 33, [&](pbf_writer& spec) {
-            spec.add_string(1, tensors[i].name);
-            add_message(spec, 2, [&](pbf_writer& shape) { write_shape(shape, tensors[i].shape); });
-            spec.add_enum(3, tensors[i].type.value);
-          });
-        });
+        add_message(entry, 2, [&](pbf_writer& each) { write_spec(each, tensors[i]); });
       });
   });
 }
@@ -113,12 +128,72 @@ void write_arguments(pbf_writer& value, const ObjectGraph::SignatureObject& sign
   });
 }
 
+/// The arguments of a gradient: positional ones, none by name.
+void write_gradient_arguments(pbf_writer& value, const ObjectGraph::GradientObject& gradient) {
+  add_message(value, 52, [&](pbf_writer& both) {
+    add_message(both, 1, [&](pbf_writer& positional) {
+      add_message(positional, 52, [&](pbf_writer& tuple) {
+        for (std::size_t i = 0; i < gradient.given.size(); ++i)
+          add_message(tuple, 1, [&](pbf_writer& each) { write_spec(each, gradient.function.inputs[i]); });
+      });
+    });
+    add_message(both, 1, [](pbf_writer& named) { add_message(named, 53, [](pbf_writer&) {}); });
+  });
+}
+
+/// A list of the gradients, None for an input without one.
+void write_gradients(pbf_writer& value, const ObjectGraph::GradientObject& gradient) {
+  add_message(value, 51, [&](pbf_writer& list) {
+    std::size_t next = 0;
+    for (const bool is_given : gradient.given)
+      add_message(list, 1, [&](pbf_writer& each) {
+        if (is_given) {
+          write_spec(each, gradient.function.outputs[next++]);
+        } else {
+          add_message(each, 1, [](pbf_writer&) {});
+        }
+      });
+  });
+}
+
+/// An entry of the functions. `bound`: the numbers of the objects that are its last inputs.
+template <class Arguments, class Results>
+void write_concrete_function(pbf_writer& writer, const std::string& name, const std::vector<std::int32_t>& bound,
+                             Arguments arguments, Results results) {
+  add_message(writer, 2, [&](pbf_writer& entry) {
+    entry.add_string(1, name);
+    add_message(entry, 2, [&](pbf_writer& function) {
+      function.add_packed_int32(2, bound.begin(), bound.end());
+      add_message(function, 3, arguments);
+      add_message(function, 4, results);
+    });
+  });
+}
+
 }  // namespace
+
+std::string encode_functions(const ObjectGraph& graph) {
+  std::string bytes;
+  for (const ObjectGraph::SignatureObject& signature : graph.signatures) {
+    bytes += encode_in_library(signature.function);
+    for (const ObjectGraph::GradientObject& each : signature.gradients) {
+      bytes += encode_in_library(each.function);
+      bytes += each.graph->library;
+      pbf_writer library(bytes);
+      add_message(library, 3, [&](pbf_writer& registered) {
+        registered.add_string(1, each.function.name);
+        registered.add_string(2, each.type);
+      });
+    }
+  }
+  return bytes;
+}
 
 std::string encode_objects(const ObjectGraph& graph) {
   std::string bytes;
   pbf_writer writer(bytes);
-  for (const Object& each : objects_of(graph))
+  const std::vector<Object> objects = objects_of(graph);
+  for (const Object& each : objects)
     add_message(writer, 1, [&](pbf_writer& node) {
       write_children(node, each);
       switch (each.kind) {
@@ -132,29 +207,35 @@ std::string encode_objects(const ObjectGraph& graph) {
           return write_variable(node, graph.variables[each.number]);
         case Object::Kind::function:
           return write_function(node, graph.signatures[each.number]);
+        case Object::Kind::captured:
+          return write_captured(node, graph.signatures[each.number].function.name, each.tensor);
       }
     });
   constexpr std::size_t first_variable = 1;  // among the objects
-  for (const ObjectGraph::SignatureObject& each : graph.signatures)
-    add_message(writer, 2, [&](pbf_writer& entry) {
-      entry.add_string(1, each.function.name);
-      add_message(entry, 2, [&](pbf_writer& function) {
-        std::vector<std::int32_t> bound;
-        for (const std::size_t i : each.variables) bound.push_back(static_cast<std::int32_t>(first_variable + i));
-        function.add_packed_int32(2, bound.begin(), bound.end());
-        add_message(function, 3, [&](pbf_writer& value) { write_arguments(value, each); });
-        add_message(function, 4, [&](pbf_writer& value) {
-          write_specs(value, each.function.outputs, each.function.outputs.size());
-        });
-      });
-    });
+  const auto is_captured = [](const Object& each) { return each.kind == Object::Kind::captured; };
+  auto next_captured = static_cast<std::int32_t>(std::ranges::find_if(objects, is_captured) - objects.begin());
+  for (const ObjectGraph::SignatureObject& each : graph.signatures) {
+    std::vector<std::int32_t> bound;
+    for (const std::size_t i : each.variables) bound.push_back(static_cast<std::int32_t>(first_variable + i));
+    write_concrete_function(
+        writer, each.function.name, bound, [&](pbf_writer& value) { write_arguments(value, each); },
+        [&](pbf_writer& value) { write_specs(value, each.function.outputs, each.function.outputs.size()); });
+    for (const ObjectGraph::GradientObject& gradient : each.gradients) {
+      bound.clear();
+      for (std::size_t i = 0; i < gradient.captured.size(); ++i) bound.push_back(next_captured++);
+      write_concrete_function(
+          writer, gradient.function.name, bound, [&](pbf_writer& value) { write_gradient_arguments(value, gradient); },
+          [&](pbf_writer& value) { write_gradients(value, gradient); });
+    }
+  }
   return bytes;
 }
 
 std::string encode_checkpoint_objects(const ObjectGraph& graph) {
   std::string bytes;
   pbf_writer writer(bytes);
-  for (const Object& each : objects_of(graph))
+  for (const Object& each : objects_of(graph)) {
+    if (each.kind == Object::Kind::captured) break;  // no part of a checkpoint, behind all others
     add_message(writer, 1, [&](pbf_writer& node) {
       write_children(node, each);
       if (each.kind != Object::Kind::variable) return;
@@ -165,6 +246,7 @@ std::string encode_checkpoint_objects(const ObjectGraph& graph) {
         attribute.add_string(3, checkpoint_key(name));
       });
     });
+  }
   return bytes;
 }
 

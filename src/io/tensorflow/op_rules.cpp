@@ -288,7 +288,8 @@ std::vector<OpRule> make_rules() {
          .inputs = any_number,
          .tensorflow = "IdentityN",
          .input_rules = {rest_from(0)},
-         .fields = {{.name = "T", .source = Source::input_types}}});
+         .fields = {{.name = "T", .source = Source::input_types}},
+         .implied = {{"values", std::int64_t{1}}}});
   add({.op = "SumLike", .inputs = 2, .expand = expand_sum_like});
   add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like});
   add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like});

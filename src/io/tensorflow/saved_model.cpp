@@ -12,6 +12,7 @@
 #include "io/file.hpp"
 #include "io/signature.hpp"
 #include "io/tensorflow/function_def.hpp"
+#include "io/tensorflow/gradient_writer.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/nodes.hpp"
 #include "io/tensorflow/object_graph.hpp"
@@ -214,7 +215,8 @@ constexpr std::string_view function_prefix = "__inference_tapestry_";
 
 /// The objects of a model: its Variables, and a function for each signature, which has a copy of the nodes.
 io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& part,
-                           const std::vector<Variable>& variables, const std::vector<Saver::Part>& saved) {
+                           const std::vector<Variable>& variables, const std::vector<Saver::Part>& saved,
+                           const detail::GraphState& graph) {
   io::ObjectGraph objects;
   std::set<std::string, std::less<>> all_handles;
   for (const Saver::Part& each : saved) all_handles.insert(each.variable);
@@ -241,6 +243,7 @@ io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& par
       function.inputs.push_back({each.name, each.name, each.type, each.shape, true});
       object.variables.push_back(i);
     }
+    io::add_gradients(object, graph);
     objects.signatures.push_back(std::move(object));
   }
   return objects;
@@ -310,12 +313,11 @@ void save(const std::string& folder, const Model& model, Where where) {
     std::string checkpoint_objects;
     // A table is no object that we could describe. With one, the model is one of TensorFlow 1.
     if (!extras.initializer) {
-      const io::ObjectGraph objects = objects_of(signatures, part, variables, saved);
+      const io::ObjectGraph objects = objects_of(signatures, part, variables, saved, *graph.state());
       parts.objects = io::encode_objects(objects);
       checkpoint_objects = io::encode_checkpoint_objects(objects);
-      part.library = io::without_functions(part.library, function_prefix);
-      for (const io::ObjectGraph::SignatureObject& each : objects.signatures)
-        part.library += io::encode_in_library(each.function);
+      part.library = io::without_functions(part.library, function_prefix) + io::encode_functions(objects);
+      io::name_gradients(part, objects);
     }
     if (!saved.empty()) parts.saver = io::add_saver(part, std::move(saved));
     copy_assets(extras, folder, where);

@@ -1,0 +1,87 @@
+#include "io/tensorflow/gradient_writer.hpp"
+
+#include <map>
+#include <set>
+
+#include "graph/flow/registered_gradient.hpp"
+#include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/graph_export.hpp"
+
+namespace tapestry::io {
+namespace {
+
+GraphFunction::Tensor tensor_in_function(const Tensor& tensor, const std::string& name) {
+  return {without_zero(tensor.name()), name, code_of(tensor.dtype()), tensor.shape()};
+}
+
+/// The gradient of a node as a function of the gradients of all its outputs, as IdentityN has them: one for each input.
+ObjectGraph::GradientObject gradient_object(const detail::Node& node, const detail::GraphFunction& function) {
+  const std::size_t outputs = node.outputs().size(), inputs = node.inputs().size();
+  ObjectGraph::GradientObject gradient;
+  tapestry::Tensors ends;
+  std::vector<GraphFunction::Tensor>& taken = gradient.function.inputs;
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const std::string name = detail::join("result_grads_", i);
+    taken.push_back(tensor_in_function(i < outputs ? function.inputs[i] : node.input(i), name));
+    if (i >= outputs) taken.back().endpoint = name;  // of an output that ours lacks: nothing uses it
+    gradient.given.push_back(bool(function.outputs[i]));
+    if (!gradient.given.back()) continue;
+    ends.push_back(function.outputs[i]);
+    gradient.function.outputs.push_back(tensor_in_function(ends.back(), detail::join("gradient_", i)));
+  }
+  const std::vector<char> used = detail::used_inputs(function);
+  for (std::size_t i = 0; i < inputs; ++i) {
+    if (!used[outputs + i]) continue;
+    taken.push_back(tensor_in_function(function.inputs[outputs + i], detail::join("captured_", i)));
+    gradient.captured.push_back(without_zero(node.input(i).name()));
+    gradient.inputs.push_back(static_cast<std::int64_t>(i));
+  }
+  gradient.graph = std::make_shared<const GraphDef>(export_part(*function.graph, {}, ends));
+  std::set<std::string_view> arguments;
+  for (const GraphFunction::Tensor& each : taken) arguments.insert(each.endpoint);
+  for (const NodeDef& each : gradient.graph->nodes)
+    if (!arguments.contains(each.name)) gradient.function.nodes.push_back(&each);
+  return gradient;
+}
+
+}  // namespace
+
+void add_gradients(ObjectGraph::SignatureObject& signature, const detail::GraphState& graph) {
+  const std::vector<std::string> arguments = argument_names(signature.function);
+  for (const NodeDef*& def : signature.function.nodes) {
+    // A node that has more outputs in the file than in the graph is written beside one of all outputs.
+    const bool is_renamed = def->name.ends_with(renamed_output);
+    const std::size_t length = def->name.size() - (is_renamed ? renamed_output.size() : 0);
+    const detail::Node* node = graph.find(std::string_view(def->name).substr(0, length));
+    if (!node || !detail::has_registered_gradient(node->op())) continue;
+    const std::optional<detail::GraphFunction> function = detail::gradient_function(*node);
+    if (!function) continue;
+    ObjectGraph::GradientObject gradient = gradient_object(*node, *function);
+    gradient.function.name = detail::join(signature.function.name, "_gradient_", signature.gradients.size());
+    gradient.type = "CustomGradient-" + gradient.function.name;
+    gradient.node = def->name;
+    for (std::string& each : gradient.captured) {
+      for (std::size_t i = 0; i < arguments.size(); ++i)
+        if (signature.function.inputs[i].endpoint == each) each = arguments[i];
+      if (each.find(':') == std::string::npos) each += ":0";
+    }
+    signature.own_nodes.push_back(*def);
+    def = &signature.own_nodes.back();
+    signature.own_nodes.back().attrs.insert_or_assign("_gradient_op_type", gradient.type);
+    signature.gradients.push_back(std::move(gradient));
+  }
+}
+
+void name_gradients(GraphDef& graph, const ObjectGraph& objects) {
+  std::map<std::string_view, const ObjectGraph::GradientObject*> by_node;
+  for (const ObjectGraph::SignatureObject& signature : objects.signatures)
+    for (const ObjectGraph::GradientObject& each : signature.gradients) by_node.emplace(each.node, &each);
+  for (NodeDef& each : graph.nodes) {
+    const auto found = by_node.find(each.name);
+    if (found == by_node.end()) continue;
+    each.attrs.insert_or_assign("_gradient_op_type", found->second->type);
+    each.attrs.insert_or_assign(std::string(hint_captured), ListDef{.ints = found->second->inputs});
+  }
+}
+
+}  // namespace tapestry::io
