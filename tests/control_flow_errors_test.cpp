@@ -165,6 +165,8 @@ TEST_CASE("what a function over sequences returns is checked, and errors name th
   const auto unequal = [](const Tensor& e) { return ones({e.item<int>()}); };
   const Error error = caught<InvalidArgumentError>([&] { map(unequal, tensor({1, 2})); });
   CHECK(place(error) == line_before());
+  const Error of_map = caught<InvalidArgumentError>([&] { map([](const Tensor& e) { return e; }, tensor(1)); });
+  CHECK(of_map.op() == "map");
 }
 
 TEST_CASE("a branch that does not fit the sizes is refused only where it is taken") {

@@ -388,6 +388,43 @@ TEST_CASE("custom_gradient and recompute") {
   check(again);
 }
 
+TEST_CASE("derivatives of loops whose examples take different branches") {
+  const auto branches = [](const Tensor& r) {
+    return cond(
+        r > 0.0, [&] { return sin(r); }, [&] { return exp(r) * r; });
+  };
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>> functions{
+      {"map", [&](const Tensor& x) { return map(branches, x); }},
+      {"scan",
+       [&](const Tensor& x) {
+         const auto step = [&](const Tensor& h, const Tensor& r) {
+           const Tensor next = branches(r * h);
+           return std::pair{next, next};
+         };
+         return std::get<1>(scan(step, tensor<double>(1.0), x));
+       }},
+      {"one of three", [&](const Tensor& x) {
+         const auto one = [](const Tensor& r) {
+           return switch_case(r.cast(int32), {[&] { return sin(r); }, [&] { return r * r; }, [&] { return r; }});
+         };
+         return map(one, x);
+       }}};
+  const Tensor x = f64({{1, -2, 0.5}, {-1, 2.5, 3}, {-1, -0.5, -3}});
+  for (const auto& each : functions) {
+    INFO(each.first);
+    const auto& f = each.second;
+    const auto total = [&](const Tensor& row) { return reduce_sum(square(f(row))); };
+    const auto tangent = [&](const Tensor& row) { return jvp(f)(row, ones_like(row)).second; };
+    std::vector<Tensor> gradients, tangents;
+    for (int i = 0; i < 3; ++i) {
+      gradients.push_back(grad(total)(x(i)));
+      tangents.push_back(tangent(x(i)));
+    }
+    check_same(vmap(grad(total))(x), stack(gradients), 1e-14);
+    check_same(vmap(tangent)(x), stack(tangents), 1e-14);
+  }
+}
+
 TEST_CASE("ops of a program's own, with and without a rule") {
   static int runs = 0;
   const auto cube = [](const Call& call) {

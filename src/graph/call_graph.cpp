@@ -128,9 +128,21 @@ class GraphCall {
     Tensors outputs(values.begin(), values.begin() + parts.carried);
     for (std::size_t k = 0; k < stacked.size(); ++k) {
       if (parts.reverse) std::reverse(stacked[k].begin(), stacked[k].end());
+      complete(stacked[k], parts.body.outputs[parts.carried + k].spec());
       outputs.push_back(stacked[k].empty() ? no_elements(node.output(parts.carried + k)) : stack(stacked[k]));
     }
     return outputs;
+  }
+
+  /// Gives the iterations that lack an element, since a branch that is not taken gives none, zeros, which nothing
+  /// reads.
+  static void complete(std::vector<Tensor>& elements, const Spec& spec) {
+    if (std::all_of(elements.begin(), elements.end(), [](const Tensor& each) { return bool(each); })) return;
+    const auto given = std::find_if(elements.begin(), elements.end(), [](const Tensor& each) { return bool(each); });
+    Shape shape = given != elements.end() ? given->shape() : spec.shape.has_rank() ? spec.shape : Shape{};
+    for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, std::max<std::int64_t>(shape.sizes()[axis], 0));
+    for (Tensor& each : elements)
+      if (!each) each = zeros(shape, {.dtype = spec.dtype});
   }
 
   /// The states before each iteration of the forward loop of which a replayed one is the gradient.

@@ -231,7 +231,7 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
 
 Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
                   const SequenceOptions& options, Where where) {
-  return detail::locating("scan", where, [&]() -> Tensors {
+  return detail::locating(carried.empty() ? "map" : "scan", where, [&]() -> Tensors {
     check_sequences(sequences);
     if (any_symbolic(carried) || any_symbolic(sequences)) {
       const FlatFunction checked = [&](const Tensors& values) -> Tensors {
