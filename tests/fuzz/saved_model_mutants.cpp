@@ -49,7 +49,8 @@ const std::vector<std::vector<std::string>>& seeds() {
   static const auto& all_seeds = *new std::vector<std::vector<std::string>>([] {
     std::vector<std::vector<std::string>> made;
     const TemporaryFolder folder;
-    for (const char* name : {"saved_model1", "saved_model2", "saved_model_keras", "saved_model_table"}) {
+    for (const char* name :
+         {"saved_model1", "saved_model2", "saved_model_keras", "saved_model_table", "saved_model_gradients"}) {
       const fs::path path = fs::path(GOLDEN_FILES) / name, own = folder / name;
       made.push_back(files_in(path));
       saved_model::save(own.string(), saved_model::load(path.string()));

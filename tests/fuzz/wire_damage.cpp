@@ -33,7 +33,7 @@ const Layout function_layout{.messages = {{1, &signature_layout},
                                           {5, &attr_layout},
                                           {6, &plain_layout},
                                           {7, &attr_layout}}};
-const Layout library_layout{.messages = {{1, &function_layout}}};
+const Layout library_layout{.messages = {{1, &function_layout}, {3, &plain_layout}}};
 const Layout graph_layout{.messages = {{1, &node_layout}, {2, &library_layout}}};
 const Layout slice_layout{.messages = {{1, &plain_layout}}};
 const Layout values_layout{.messages = {{1, &plain_layout}, {2, &plain_layout}, {3, &plain_layout}}};
@@ -50,8 +50,12 @@ const Layout tensors_layout{.messages = {{1, &tensor_entry_layout}, {2, &tensor_
 const Layout tensors_entry_layout{.messages = {{2, &tensors_layout}}};
 const Layout asset_layout{.messages = {{1, &info_layout}}};
 const Layout variable_layout{.messages = {{2, &shape_layout}}};
-const Layout object_layout{.messages = {{1, &plain_layout}, {4, &plain_layout}, {7, &variable_layout}}};
-const Layout objects_layout{.messages = {{1, &object_layout}, {2, &plain_layout}}};
+const Layout object_layout{
+    .messages = {{1, &plain_layout}, {4, &plain_layout}, {7, &variable_layout}, {12, &plain_layout}}};
+const Layout returned_layout{.messages = {{51, &lists_layout}, {52, &lists_layout}}};
+const Layout concrete_function_layout{.messages = {{2, &plain_layout}, {4, &returned_layout}}};
+const Layout concrete_function_entry_layout{.messages = {{2, &concrete_function_layout}}};
+const Layout objects_layout{.messages = {{1, &object_layout}, {2, &concrete_function_entry_layout}}};
 const Layout meta_graph_layout{.messages = {{1, &plain_layout},
                                             {2, &graph_layout},
                                             {3, &plain_layout},
