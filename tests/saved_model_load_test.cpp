@@ -274,6 +274,8 @@ TEST_CASE("A file of another kind is called by its name, whichever reader gets i
        "a zip archive, such as NumPy's .npz and PyTorch's .pt, which tp::load_weights reads"},
       {"\x1f\x8b\x08 packed", "compressed by gzip"},
       {"\x89HDF\r\n\x1a\n", "HDF5"},
+      {"\x1c\0\0\0TFL3\x14\0 \0\x1c\0"s, "a model of TensorFlow Lite"},
+      {"GGUF\3\0\0\0\2\0"s, "a GGUF file"},
       {bytes_of([&](const std::string& to) { data::RecordWriter(to).write("record"); }), "a TFRecord or event file"},
       {read_text(folder / "checkpoint.index"), "the index of a checkpoint"},
       {"\x80\x04\x95 pickled", "a pickle of Python"},

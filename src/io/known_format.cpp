@@ -135,6 +135,7 @@ Format format_of(std::string_view bytes, bool is_whole) {
   constexpr auto starts = std::to_array<std::pair<std::string_view, Format>>({{"PK\3\4", Format::zip},
                                                                               {"PK\5\6", Format::zip},
                                                                               {"\x89HDF\r\n", Format::hdf5},
+                                                                              {"GGUF", Format::gguf},
                                                                               {"\x1f\x8b", Format::gzip},
                                                                               {"\x93NUMPY", Format::npy},
                                                                               {"\x89PNG\r\n", Format::image},
@@ -142,6 +143,7 @@ Format format_of(std::string_view bytes, bool is_whole) {
                                                                               {"GIF8", Format::image}});
   for (const auto& [start, format] : starts)
     if (bytes.starts_with(start)) return format;
+  if (bytes.size() >= 8 && bytes.substr(4, 4) == "TFL3") return Format::tflite;  // a FlatBuffer's identifier
   if (is_records(bytes)) return Format::records;
   if (is_whole && bytes.ends_with(table_end)) return Format::checkpoint_index;
   if (bytes.size() > 9 && bytes.substr(5, 4) == "\0\0\0{"sv) return Format::safetensors;
@@ -196,6 +198,10 @@ std::string_view name_of(Format format) {
       return "compressed by gzip";
     case Format::hdf5:
       return "an HDF5 file, such as Keras's .h5, which is not read";
+    case Format::tflite:
+      return "a model of TensorFlow Lite (.tflite), which is not read: read the SavedModel of which it was made";
+    case Format::gguf:
+      return "a GGUF file, as llama.cpp has them, which is not read";
     case Format::records:
       return "a TFRecord or event file; read it with tp::data::records or tp::summary::FileReader";
     case Format::checkpoint_index:

@@ -25,6 +25,8 @@ enum class Format : std::uint8_t {
   zip,
   gzip,
   hdf5,
+  tflite,
+  gguf,
   records,  ///< TFRecord, and event files
   checkpoint_index,
   checkpoint_shard,
