@@ -412,11 +412,50 @@ TEST_CASE("initial values that a graph computes are written as its operations, o
   }
 }
 
-TEST_CASE("a learning rate that changes cannot be written") {
-  const Model model(train::AdamOptimizer(train::ExponentialDecay(0.1, 10, 0.5)));
-  CHECK(message_of<UnimplementedError>([&] { model.graph.as_graph_def(); }).find("changes from step to step") !=
-        std::string::npos);
-  CHECK_NOTHROW(model.graph.as_graph_def({.variables = VariableStyle::frozen}));
+TEST_CASE("a learning rate that changes is written as its formula, if it has one") {
+  using namespace train;
+  const std::vector<std::pair<std::string, LearningRate>> schedules{
+      {"a staircase", ExponentialDecay(0.3, 2, 0.5, {.staircase = true})},
+      {"exponential", ExponentialDecay(0.3, 2, 0.5)},
+      {"cosine", CosineDecay(0.3, 4, {.alpha = 0.1})},
+      {"pieces", PiecewiseConstantDecay({0, 3}, {0.1, 0.3, 0.2})},
+      {"a warm-up", LinearWarmup(CosineDecay(0.3, 4), 3)},
+      {"a warm-up of a number", LinearWarmup(0.3, 3, {.start_factor = 0.5})}};
+  const std::vector<std::function<Model(const LearningRate&)>> optimizers{
+      [](const LearningRate& rate) { return Model(GradientDescentOptimizer(rate, {.weight_decay = 0.1})); },
+      [](const LearningRate& rate) { return Model(MomentumOptimizer(rate, 0.9)); },
+      [](const LearningRate& rate) { return Model(AdamOptimizer(rate)); },
+      [](const LearningRate& rate) { return Model(AdamWOptimizer(rate, {.weight_decay = 0.2})); },
+      [](const LearningRate& rate) { return Model(RMSPropOptimizer(rate)); },
+      [](const LearningRate& rate) { return Model(AdagradOptimizer(rate)); }};
+  for (const auto& schedule : schedules)
+    for (const auto& make : optimizers)
+      for (const VariableStyle style : {VariableStyle::resource, VariableStyle::reference}) {
+        const Model model = make(schedule.second);
+        const std::string loss = model.loss.name(), step = model.step.name();
+        CAPTURE(schedule.first);
+        CAPTURE(step);
+        const Graph read = Graph::from_graph_def(model.graph.as_graph_def({.variables = style}));
+        const Graph again = Graph::from_graph_def(read.as_graph_def({.variables = style}));
+        for (const Graph& each : {model.graph, read, again}) Session(each).run("init");
+        std::vector<float> losses[3];
+        const Graph graphs[3] = {model.graph, read, again};
+        for (int g = 0; g < 3; ++g)
+          for (int part = 0; part < 2; ++part)  // six steps
+            for (const float each : losses_of(graphs[g], loss, step)) losses[g].push_back(each);
+        for (std::size_t i = 0; i < losses[0].size(); ++i) {
+          CHECK(losses[1][i] == doctest::Approx(losses[0][i]).epsilon(1e-5));
+          CHECK(losses[2][i] == doctest::Approx(losses[0][i]).epsilon(1e-5));
+        }
+        CHECK(losses[0].front() > losses[0].back());
+      }
+  for (const LearningRate& rate :
+       {LearningRate([](std::int64_t steps) { return steps < 1 ? 0.1 : 0.2; }),
+        LearningRate(LinearWarmup([](std::int64_t steps) { return 0.1 / static_cast<double>(steps + 1); }, 2))}) {
+    const Model model{AdamOptimizer(rate)};
+    CHECK_THROWS_AS(model.graph.as_graph_def(), UnimplementedError);
+    CHECK_NOTHROW(model.graph.as_graph_def({.variables = VariableStyle::frozen}));
+  }
 }
 
 TEST_CASE("Adam as TensorFlow 1 writes it: the powers of the betas are Variables, and epsilon is not corrected") {

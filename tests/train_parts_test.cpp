@@ -178,8 +178,7 @@ TEST_CASE("an optimizer of one's own: a file has a constant rate and the number 
     const Graph::Scope scope(changing);
     scheduled.minimize(loss_of(other, placeholder(float32, {-1, 3})));
   }
-  CHECK_THROWS_WITH_AS(changing.as_graph_def(), doctest::Contains("the learning rate changes from step to step"),
-                       UnimplementedError);
+  CHECK_NOTHROW(changing.as_graph_def());
   // Frozen Variables do not change, and neither does what follows from them.
   for (const Graph& each : {graph, changing}) CHECK_NOTHROW(each.as_graph_def({.variables = VariableStyle::frozen}));
 }

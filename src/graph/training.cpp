@@ -11,7 +11,10 @@ namespace {
 /// The numbers of an optimizer's formula: they follow from the number of steps that have been made.
 TAPESTRY_OP(learning_rate_definition){{
     .name = "LearningRate",
-    .attrs = {{"variables", AttrKind::variables}, {"numbers", AttrKind::function}, {"count", AttrKind::number}},
+    .attrs = {{"variables", AttrKind::variables},
+              {"numbers", AttrKind::function},
+              {"count", AttrKind::number},
+              {"rate", AttrKind::function, optional}},
     .infer = [](const Call& call) -> Specs {
       return {{float64, {call.attr<std::int64_t>("count")}}};
     },
@@ -113,10 +116,12 @@ Tensor add_numbers(GraphState& graph, const TrainingStep& step) {
   const NameScope inside(step.name + "/", step.where);
   const Tensor handle = graph.variable_entry(step.iterations, step.where).handle;
   const std::int64_t count = (*step.numbers)({tensor(std::int64_t{0})})[0].size();
-  const Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, step.iterations)},
-                    {"numbers", step.numbers},
-                    {"count", count}};
-  return graph.add_in_scopes(Call(learning_rate_op, {handle}, attrs, step.where, "learning_rate"), {{float64, {count}}})
+  std::vector<Attr> attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, step.iterations)},
+                          {"numbers", step.numbers},
+                          {"count", count}};
+  if (step.rate) attrs.push_back({"rate", step.rate});
+  return graph
+      .add_in_scopes(Call(learning_rate_op, {handle}, Attrs(attrs), step.where, "learning_rate"), {{float64, {count}}})
       .output();
 }
 

@@ -36,38 +36,45 @@ class OrderedCopy {
   std::unordered_map<std::int64_t, Tensor> copies_;  ///< by id
 };
 
-/// Placeholders like the inputs of a node.
-Tensors add_inputs(GraphState& graph, const Node& node) {
+Tensors add_inputs(GraphState& graph, const Specs& specs, Where where) {
   Tensors inputs;
-  for (const Tensor& input : node.inputs()) {
-    const Attrs attrs{{"dtype", input.dtype()}, {"shape", input.shape()}};
-    inputs.push_back(graph.add_node(Call(placeholder_op, {}, attrs, node.where()), {input.spec()}, {}).output());
+  for (const Spec& each : specs) {
+    const Attrs attrs{{"dtype", each.dtype}, {"shape", each.shape}};
+    inputs.push_back(graph.add_node(Call(placeholder_op, {}, attrs, where), {each}, {}).output());
   }
   return inputs;
 }
 
 }  // namespace
 
-ComposedGraph compose(const Node& node) {
+ComposedGraph compose(const Specs& specs, const std::function<Tensors(const Tensors&)>& function, Where where) {
   // Recorders and autocasting of this thread must not affect the file.
   const PauseRecording pause;
   const Autocast none(float32);
-  const CallSiteScope site(node.where());
+  const CallSiteScope site(where);
   const Graph traced(std::make_shared<GraphState>()), ordered(std::make_shared<GraphState>());
   const auto scope = traced.as_default();
-  const Tensors inputs = add_inputs(*traced.state(), node);
-  const auto composition = detail::is_replayed(node) ? detail::compose_replay : node.op().composition;
-  const Tensors outputs = composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
-  if (outputs.size() != node.outputs().size())
-    throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
-                        node.type(), node.where());
-
-  ComposedGraph composed{ordered.state(), add_inputs(*ordered.state(), node), {}};
+  const Tensors inputs = add_inputs(*traced.state(), specs, where);
+  const Tensors outputs = function(inputs);
+  ComposedGraph composed{ordered.state(), add_inputs(*ordered.state(), specs, where), {}};
   OrderedCopy copy(*composed.graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) copy.replace(inputs[i], composed.inputs[i]);
-  for (const Tensor& output : outputs)
-    composed.outputs.push_back(copy.of(traced.state()->captured(output, node.where())));
+  for (const Tensor& output : outputs) composed.outputs.push_back(copy.of(traced.state()->captured(output, where)));
   return composed;
+}
+
+ComposedGraph compose(const Node& node) {
+  Specs specs;
+  for (const Tensor& input : node.inputs()) specs.push_back(input.spec());
+  const auto composition = detail::is_replayed(node) ? detail::compose_replay : node.op().composition;
+  const auto composed = [&](const Tensors& inputs) {
+    Tensors outputs = composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
+    if (outputs.size() != node.outputs().size())
+      throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
+                          node.type(), node.where());
+    return outputs;
+  };
+  return compose(specs, composed, node.where());
 }
 
 }  // namespace tapestry::io

@@ -300,12 +300,19 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
   detail::TrainingStep step{.name = name_,
                             .formula = formula_,
                             .numbers = std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers),
+                            .rate = {},
                             .iterations = iterations_,
                             .composed = {},
                             .jobs = {},
                             .global_step = options.global_step,
                             .only_if = options.only_if,
                             .where = where};
+  if (rule_->learning_rate.has_formula()) {
+    const auto rate = [rule = rule_](const Tensors& steps) -> Tensors {
+      return {rule->learning_rate.formula(steps[0])};
+    };
+    step.rate = std::make_shared<const std::function<Tensors(const Tensors&)>>(rate);
+  }
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
     std::vector<Variable> variables{variable};

@@ -38,7 +38,13 @@ const std::vector<std::pair<std::string, MakeOptimizer>>& optimizers() {
       {"RMSProp", maker<RMSPropOptimizer>(0.05)},
       {"RMSProp with momentum and decay", maker<RMSPropOptimizer>(0.05, RMSPropOptions{0.8, 0.5, 0.001, 0.01})},
       {"Adagrad", maker<AdagradOptimizer>(0.1)},
-      {"Adagrad with decay", maker<AdagradOptimizer>(0.1, AdagradOptions{.weight_decay = 0.01})}};
+      {"Adagrad with decay", maker<AdagradOptimizer>(0.1, AdagradOptions{.weight_decay = 0.01})},
+      {"GradientDescent with a schedule",
+       maker<GradientDescentOptimizer>(ExponentialDecay(0.5, 2, 0.6, {.staircase = true}))},
+      {"Momentum with a schedule and decay",
+       maker<MomentumOptimizer>(CosineDecay(0.1, 4), 0.9, MomentumOptions{false, 0.01})},
+      {"Adam with a schedule", maker<AdamOptimizer>(LinearWarmup(CosineDecay(0.05, 6), 2))},
+      {"AdamW with a schedule", maker<AdamWOptimizer>(PiecewiseConstantDecay({1, 2}, {0.05, 0.1, 0.02}))}};
   return all;
 }
 

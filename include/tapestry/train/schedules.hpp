@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tapestry/error.hpp"
+#include "tapestry/tensor.hpp"
 
 namespace tapestry::train {
 
@@ -16,6 +17,9 @@ namespace tapestry::train {
 
 /// The learning rate of an optimizer: a number, which is a constant schedule, or a function from the number of steps
 /// that have been made (0 for the first step) to a number, such as those below.
+///
+/// A schedule that has a member `Tensor formula(const Tensor& step) const`, which makes the same of a float64 scalar by
+/// ops, is written to files, and sent to servers. Those below have one.
 class TAPESTRY_API LearningRate {
  public:
   /// A constant. Throws InvalidArgumentError for a negative, infinite or NaN rate.
@@ -28,14 +32,24 @@ class TAPESTRY_API LearningRate {
   /// A schedule: one of those below, or a function of one's own.
   template <class F>
   requires(std::is_invocable_r_v<double, const F&, std::int64_t> && !std::same_as<F, LearningRate>)
-      LearningRate(F schedule)
-      : schedule_(std::move(schedule)) {}  // NOLINT(google-explicit-constructor)
+      LearningRate(F schedule) {  // NOLINT(google-explicit-constructor)
+    if constexpr (requires(const F& f, const Tensor& step) {
+                    { f.formula(step) } -> std::convertible_to<Tensor>;
+                  })
+      formula_ = [schedule](const Tensor& step) -> Tensor { return schedule.formula(step); };
+    schedule_ = std::move(schedule);
+  }
 
   /// The rate after that many steps.
   double operator()(std::int64_t step) const { return schedule_(step); }
+  /// The same as a float64 scalar, by ops. Throws UnimplementedError for a schedule without a formula.
+  Tensor formula(const Tensor& step) const;
+  /// Whether there is one.
+  bool has_formula() const { return static_cast<bool>(formula_); }
 
  private:
   std::function<double(std::int64_t)> schedule_;
+  std::function<Tensor(const Tensor&)> formula_;
 };
 
 /// values[i] for steps above boundaries[i - 1] up to and including boundaries[i], and the last value after the last
@@ -46,6 +60,8 @@ class TAPESTRY_API PiecewiseConstantDecay {
   PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values, Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
+  /// See LearningRate.
+  Tensor formula(const Tensor& step) const;
 
  private:
   std::vector<std::int64_t> boundaries_;
@@ -66,8 +82,13 @@ class TAPESTRY_API ExponentialDecay {
                    const ExponentialDecayOptions& options = {}, Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
+  /// See LearningRate.
+  Tensor formula(const Tensor& step) const;
 
  private:
+  template <class Number>
+  Number at(const Number& step) const;
+
   double initial_rate_, decay_rate_;
   std::int64_t decay_steps_;
   bool staircase_;
@@ -88,8 +109,13 @@ class TAPESTRY_API CosineDecay {
               Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
+  /// See LearningRate.
+  Tensor formula(const Tensor& step) const;
 
  private:
+  template <class Number>
+  Number at(const Number& step) const;
+
   double initial_rate_, alpha_;
   std::int64_t decay_steps_;
 };
@@ -109,8 +135,13 @@ class TAPESTRY_API LinearWarmup {
                Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
+  /// See LearningRate.
+  Tensor formula(const Tensor& step) const;
 
  private:
+  template <class Number>
+  Number at(const Number& step) const;
+
   LearningRate after_;
   std::int64_t warmup_steps_;
   double start_factor_;

@@ -368,7 +368,9 @@ class Exporter {
     for (std::size_t i = composed.inputs.size(); i < composed.graph->size(); ++i) write(composed.graph->node(i));
     file.nodes.swap(file_.nodes);
     names_ = std::move(names);
-    writer.add_inner(std::move(file.nodes), composed.inputs, composed.outputs);
+    std::vector<Value> given;
+    for (std::size_t i = 0; i < composed.inputs.size(); ++i) given.push_back(writer.in(i));
+    writer.add_inner(std::move(file.nodes), composed.inputs, given, composed.outputs);
   }
 
   void write_is_initialized(NodeWriter& writer) const {

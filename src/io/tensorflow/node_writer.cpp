@@ -75,9 +75,10 @@ NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
       NodeDef{.name = unique(label.empty() ? type : label), .op = std::string(type), .device = node_.device});
 }
 
-void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs) {
+void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const std::vector<Value>& given,
+                           const Tensors& outputs) {
   std::unordered_map<std::string, std::string> names;  // by the name in the other graph
-  for (std::size_t i = 0; i < inputs.size(); ++i) names.emplace(endpoint_name(inputs[i]), in(i).name);
+  for (std::size_t i = 0; i < inputs.size(); ++i) names.emplace(endpoint_name(inputs[i]), given[i].name);
   const auto renamed = [&](const std::string& name) {
     const std::size_t begin = name.starts_with('^') ? 1 : 0, end = std::min(name.find(':'), name.size());
     return name.substr(0, begin) + names.at(name.substr(begin, end - begin)) + name.substr(end);

@@ -57,9 +57,10 @@ class NodeWriter {
   /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
   Value size(std::size_t i, int axis);
 
-  /// Adds the nodes of another graph, whose placeholders `inputs` stand for the node's inputs, and sets `result` to its
+  /// Adds the nodes of another graph, whose placeholders `inputs` stand for what is given, and sets `result` to its
   /// outputs.
-  void add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs);
+  void add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const std::vector<Value>& given,
+                 const Tensors& outputs);
 
   /// Adds the node itself, under its own name.
   void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);

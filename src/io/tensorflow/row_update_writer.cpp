@@ -80,11 +80,12 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
   const auto number = [&](std::size_t i, std::string_view label = {}) -> Value {
     if (rate.is_computed) return as_dtype(writer.element(writer.in(node.inputs().size() - 2), static_cast<int>(i)));
     if (i == 0 && rate.dtype == dtype) return {rate_of(node).name(), dtype};
+    if (i == 0 && rate.is_scheduled) return as_dtype(rate.scheduled);
     return writer.constant(label.empty() ? "learning_rate" : label, detail::make_scalar(rate.numbers[i], dtype));
   };
 
   if (!rate.is_computed && rate.numbers.back() != 0) {
-    const Value lost = writer.op("Mul", {writer.number(rate.numbers.back(), dtype), rows.read(0)});
+    const Value lost = writer.op("Mul", {decay_of(writer, rate, dtype), rows.read(0)});
     if (rule.decays_variable)
       rows.change(0, "Sub", lost);
     else
@@ -108,7 +109,8 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
       const Value m = mean(1, rate.numbers[1], rows.gradient);
       const Value v = mean(2, rate.numbers[2], writer.op("Square", {rows.gradient}));
       const Value step =
-          as_dtype(writer.op("RealDiv", {writer.number(rate.numbers[0], float64), left(UpdateRule::beta1_power)}));
+          as_dtype(writer.op("RealDiv", {rate.is_scheduled ? rate.scheduled : writer.number(rate.numbers[0], float64),
+                                         left(UpdateRule::beta1_power)}));
       const Value root = writer.op("Sqrt", {writer.op("RealDiv", {v, as_dtype(left(UpdateRule::beta2_power))})});
       difference = writer.op(
           "RealDiv", {writer.op("Mul", {step, m}), writer.op("AddV2", {root, writer.number(rate.numbers[3], dtype)})});
@@ -130,7 +132,7 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
     if (rule.resource.ends_with("V2")) fields.emplace("update_slots", true);
     if (!resource_) fields.emplace("_class", class_of(*detail::endpoint_of(node.input(0)).node));
   }
-  if (!rate.is_computed) {
+  if (!rate.is_computed && !rate.is_scheduled) {
     const ExecuteNow now;
     ListDef hinted;
     const std::size_t last = node.inputs().size() - 1;

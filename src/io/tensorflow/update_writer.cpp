@@ -1,12 +1,17 @@
 #include "io/tensorflow/update_writer.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/known_values.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
+#include "io/composition.hpp"
+#include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/updates.hpp"
 #include "train/adam.hpp"
 
@@ -26,9 +31,34 @@ class UpdateFormula {
     } else if (&rate.op() == &learning_rate_op) {
       const ExecuteNow now;
       now_ = variable_of(rate).cell()->load().item<std::int64_t>();
+      if (const Closure* schedule = rate.attrs().find<Closure>("rate")) schedule_ = *schedule;
     } else {
       refuse(rate, "an optimizer's numbers must be constant");
     }
+  }
+
+  /// Whether the learning rate changes from step to step, by a formula of ops.
+  bool is_scheduled() const {
+    if (!schedule_) return false;
+    const double now = rate_at(now_);
+    return std::any_of(probes_.begin(), probes_.end(), [&](std::int64_t step) { return rate_at(now_ + step) != now; });
+  }
+
+  /// The numbers, which must be the same in all steps but for the learning rate.
+  Reals scheduled() const {
+    Reals numbers = present();
+    const auto expected = [&](std::int64_t step) {
+      numbers[0] = rate_at(step);
+      return numbers;
+    };
+    require(expected, is_near);
+    return numbers;
+  }
+
+  /// The numbers of an optimizer that is composed of ops: a learning rate that changes, and the number of the step.
+  void require_composed_schedule() const {
+    const auto expected = [&](std::int64_t step) { return Reals{rate_at(step), static_cast<double>(step + 1)}; };
+    require(expected, is_near);
   }
 
   /// The numbers, which must be the same in all steps.
@@ -48,13 +78,24 @@ class UpdateFormula {
     return rate;
   }
 
-  /// The five numbers from which Adam's are computed (see UpdateRule).
-  Reals adam_parts() const {
+  /// The five numbers from which Adam's are computed (see UpdateRule). `decays_by_rate`: the decay of AdamW follows a
+  /// rate that changes, and is given per rate.
+  Reals adam_parts(bool decays_by_rate) const {
     if (!constant_.empty()) refuse(rate_, "nobody counts the steps of Adam");
     // By then beta1^step and beta2^step are too small to change the numbers.
     constexpr std::int64_t far = std::int64_t{1} << 52;
     const Reals late = at(far);
     Reals parts{late[0], late[1], late[3], late[6], late[7]};
+    if (is_scheduled()) {
+      for (const std::int64_t step : probes_)
+        if (const double rate = rate_at(now_ + step); decays_by_rate && rate > 0) parts[4] = at(now_ + step)[7] / rate;
+      const auto expected = [&](std::int64_t step) {
+        const double rate = rate_at(step), decay = decays_by_rate ? rate * parts[4] : parts[4];
+        return Reals(train::adam_numbers(rate, step + 1, parts[1], parts[2], parts[3], decay));
+      };
+      require(expected, is_near);
+      return parts;
+    }
     require([&](std::int64_t step) {
       return Reals(train::adam_numbers(parts[0], step + 1, parts[1], parts[2], parts[3], parts[4]));
     });
@@ -68,13 +109,24 @@ class UpdateFormula {
     return (*rate_.attr<Closure>("numbers"))({tensor(step)})[0].to_vector<double>();
   }
 
-  template <class F>
-  void require(F expected) const {
-    for (const std::int64_t step : {now_, now_ + 1, now_ + 1000, now_ + 1000000})
-      if (at(step) != expected(step)) refuse(rate_, "the learning rate changes from step to step");
+  double rate_at(std::int64_t step) const {
+    const ExecuteNow now;
+    return (*schedule_)({tensor(static_cast<double>(step)).cast(float64)})[0].item<double>();
   }
 
+  /// Whether numbers that an op and C++ compute by the same formula are the same.
+  static bool is_near(double x, double y) { return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y)); }
+
+  template <class F, class Same = std::equal_to<>>
+  void require(F expected, Same same = {}) const {
+    for (const std::int64_t step : probes_)
+      if (!std::ranges::equal(at(now_ + step), expected(now_ + step), same))
+        refuse(rate_, "the learning rate changes from step to step");
+  }
+
+  static constexpr std::array<std::int64_t, 4> probes_{0, 1, 1000, 1000000};
   const Node& rate_;
+  Closure schedule_;
   Reals constant_;
   std::int64_t now_ = 0;
 };
@@ -109,9 +161,13 @@ void UpdateWriter::note(const Node& update) {
     rates_.try_emplace(&rate, Rate{.dtype = float64, .is_adam = adam, .is_computed = true});
   } else if (!rates_.contains(&rate)) {
     const UpdateFormula formula(rate);
+    const bool is_scheduled = formula.is_scheduled();
     rates_.emplace(&rate, Rate{.dtype = update.inputs().back().dtype(),
                                .is_adam = adam,
-                               .numbers = adam ? formula.adam_parts() : formula.constant()});
+                               .is_scheduled = is_scheduled,
+                               .numbers = adam           ? formula.adam_parts(rule.decays_variable)
+                                          : is_scheduled ? formula.scheduled()
+                                                         : formula.constant()});
   }
   rates_.at(&rate).gradients.push_back(endpoint_of(update.inputs().back()).node->name());
 }
@@ -119,6 +175,11 @@ void UpdateWriter::note(const Node& update) {
 void UpdateWriter::write_rate(NodeWriter& writer) {
   Rate& rate = rates_.at(&writer.node());
   if (rate.is_adam) write_adam_step(writer, rate);
+  if (rate.is_scheduled) {
+    rate.scheduled = write_schedule(writer);
+    return writer.finish("Cast", {rate.scheduled.name},
+                         {{"SrcT", code_of(float64)}, {"DstT", code_of(rate.dtype)}, {"Truncate", false}});
+  }
   const Tensor value = detail::make_scalar(rate.numbers[0], rate.dtype);
   writer.finish("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
 }
@@ -131,7 +192,10 @@ void UpdateWriter::write_composed_numbers(NodeWriter& writer) const {
     const Tensor numbers = tensor(formula.present());
     return writer.finish("Const", {}, {{"dtype", code_of(float64)}, {"value", TensorDef{code_of(float64), numbers}}});
   }
-  const Value rate = writer.constant("rate", detail::make_scalar(formula.composed_rate(), float64));
+  const bool is_scheduled = formula.is_scheduled();
+  if (is_scheduled) formula.require_composed_schedule();
+  const Value rate = is_scheduled ? write_schedule(writer)
+                                  : writer.constant("rate", detail::make_scalar(formula.composed_rate(), float64));
   const Value step = write_step(writer);
   writer.finish("Pack", {rate.name, step.name},
                 {{"N", std::int64_t{2}}, {"T", code_of(float64)}, {"axis", std::int64_t{0}}});
@@ -142,6 +206,17 @@ Value UpdateWriter::write_step(NodeWriter& writer) const {
   const Node& node = writer.node();
   const Value before = read(writer, endpoint_name(node.input(0)), variable_of(node).dtype());
   return writer.op("AddV2", {writer.cast(before, float64), writer.number(1, float64)});
+}
+
+/// Writes the learning rate as a function of the Variable that counts the steps. A float64 scalar.
+Value UpdateWriter::write_schedule(NodeWriter& writer) const {
+  const Node& node = writer.node();
+  const Value step = writer.cast(read(writer, endpoint_name(node.input(0)), variable_of(node).dtype()), float64);
+  const ComposedGraph formula = compose({{float64, {}}}, *node.attr<Closure>("rate"), node.where());
+  std::vector<NodeDef> nodes = export_graph(*formula.graph, {}).nodes;
+  std::erase_if(nodes, [](const NodeDef& each) { return each.op == "Placeholder"; });
+  writer.add_inner(std::move(nodes), formula.inputs, {step}, formula.outputs);
+  return std::exchange(writer.result, {})[0];
 }
 
 /// Writes the powers of the betas and epsilon, in double precision, as functions of the Variable that counts the steps.
@@ -163,14 +238,21 @@ Value UpdateWriter::read(NodeWriter& writer, const std::string& handle, DType dt
                             {{resource_ ? "dtype" : "T", code_of(dtype)}});
 }
 
+/// The decay of an update, which is not 0.
+Value UpdateWriter::decay_of(NodeWriter& writer, const Rate& rate, DType dtype) {
+  const bool follows_rate = rate.is_scheduled && update_rule_of(writer.node().type())->decays_variable;
+  if (!follows_rate) return writer.number(rate.numbers.back(), dtype);
+  return writer.cast(writer.op("Mul", {rate.scheduled, writer.number(rate.numbers.back(), float64)}), dtype);
+}
+
 /// The gradient for the update. The decay is added to it; that of AdamW is subtracted from the Variable before.
-Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
+Value UpdateWriter::decayed_gradient(NodeWriter& writer, const Rate& rate) const {
   const Node& node = writer.node();
   Value gradient = writer.in(node.inputs().size() - 1);
-  if (decay == 0) return gradient;
+  if (rate.numbers.back() == 0) return gradient;
   const DType dtype = gradient.dtype;
   const Value handle{endpoint_name(node.input(0)), dtype};
-  const Value lost = writer.op("Mul", {writer.number(decay, dtype), read(writer, handle.name, dtype)});
+  const Value lost = writer.op("Mul", {decay_of(writer, rate, dtype), read(writer, handle.name, dtype)});
   if (!update_rule_of(node.type())->decays_variable) return writer.op("AddV2", {gradient, lost});
   FieldList fields{{resource_ ? "dtype" : "T", code_of(dtype)}};
   if (!resource_) {
@@ -232,7 +314,7 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
         inputs.push_back(endpoint_name(node.input(index)));
         break;
       case UpdateRule::Part::gradient:
-        inputs.push_back(decayed_gradient(writer, rate.numbers.back()).name);
+        inputs.push_back(decayed_gradient(writer, rate).name);
         break;
       case UpdateRule::Part::from_step:
         inputs.push_back(dtype == float64 ? rate.from_step[index].name
@@ -244,6 +326,8 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
       case UpdateRule::Part::number:
         if (each.index == 0 && rate.dtype == dtype) {
           inputs.push_back(rate_of(node).name());
+        } else if (each.index == 0 && rate.is_scheduled) {
+          inputs.push_back(writer.cast(rate.scheduled, dtype).name);
         } else {
           const std::string_view label = each.label.empty() ? "learning_rate" : each.label;
           inputs.push_back(writer.constant(label, detail::make_scalar(rate.numbers[index], dtype)).name);
@@ -251,10 +335,11 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
     }
   }
   const ExecuteNow now;
-  FieldList fields{{"T", code_of(dtype)},
-                   {"use_locking", false},
-                   {std::string(hint_numbers), TensorDef{code_of(float64), Init(rate.numbers).tensor()}}};
-  if (rate.is_adam || rate.numbers.back() != 0) {
+  FieldList fields{{"T", code_of(dtype)}, {"use_locking", false}};
+  // A reader takes a rate that changes, and what comes with it, from the nodes.
+  if (!rate.is_scheduled)
+    fields.emplace(std::string(hint_numbers), TensorDef{code_of(float64), Init(rate.numbers).tensor()});
+  if (!rate.is_scheduled && (rate.is_adam || rate.numbers.back() != 0)) {
     fields.emplace(hint_op, node.type());
     ListDef hinted;
     for (std::size_t i = 0; i + 2 < node.inputs().size(); ++i) hinted.strings.push_back(endpoint_name(node.input(i)));

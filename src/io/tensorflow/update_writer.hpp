@@ -43,7 +43,9 @@ class UpdateWriter {
     DType dtype = DType::unknown;
     bool is_adam = false;
     bool is_computed = false;              ///< the graph computes the numbers, as in a file of TensorFlow's own
-    std::vector<double> numbers{};         ///< in the order of UpdateRule
+    bool is_scheduled = false;             ///< the learning rate follows a formula of the number of steps
+    std::vector<double> numbers{};         ///< in the order of UpdateRule; AdamW's scheduled decay: per rate
+    Value scheduled{};                     ///< the scheduled rate; float64
     std::vector<std::string> gradients{};  ///< the operations that compute the gradients of its updates
     std::string counter{};                 ///< Adam's: the Variable that counts the steps
     std::vector<Value> from_step{};        ///< Adam's: beta1^step, beta2^step, epsilon sqrt(1 - beta2^step); float64
@@ -52,8 +54,10 @@ class UpdateWriter {
   Value read(NodeWriter& writer, const std::string& handle, DType dtype) const;
   void write_computed_update(NodeWriter& writer, const UpdateRule& rule) const;
   void write_row_update(NodeWriter& writer, const UpdateRule& rule) const;
-  Value decayed_gradient(NodeWriter& writer, double decay) const;
+  Value decayed_gradient(NodeWriter& writer, const Rate& rate) const;
+  static Value decay_of(NodeWriter& writer, const Rate& rate, DType dtype);
   Value write_step(NodeWriter& writer) const;
+  Value write_schedule(NodeWriter& writer) const;
   void write_adam_step(NodeWriter& writer, Rate& rate) const;
 
   bool resource_, frozen_;
