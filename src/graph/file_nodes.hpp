@@ -32,9 +32,13 @@ class FileNodes {
   virtual const Tensors* outputs(std::string_view name) = 0;
   virtual Node* find(std::string_view name) = 0;
 
-  /// The names of the nodes with several outputs that the graph has, other than branches and loops, with these; an
-  /// empty handle for an output that it lacks.
-  virtual std::vector<std::pair<std::string, Tensors>> several_outputs() = 0;
+  /// A node of the file that no node of the graph stands for.
+  struct Alias {
+    std::string name;
+    Tensors outputs;  ///< as other nodes of the graph have them; an empty handle for one that the graph lacks
+    bool is_loop = false;
+  };
+  virtual std::vector<Alias> aliases() = 0;
 
   /// The name of a tensor or of a node in the file. Throws InvalidArgumentError for one that was added to the graph
   /// after it was read.

@@ -146,6 +146,9 @@ std::vector<Source> FileGraph::used_inputs(const Entry& entry) {
     if (update && update->is_of_rows() && !used.empty()) used.pop_back();  // the learning rate
     return used;
   }
+  // The shape of a list's elements is made anew for each file.
+  if (is_result_of_loop(*entry.def) && !entry.inputs.empty() && entry.def->op.starts_with("TensorList"))
+    return {entry.inputs[0]};
   std::vector<Source> used;
   if (const Flow* flow = entry.def->flow.get(); flow && flow->is_loop) {
     for (const std::size_t i : flow->used_variables()) used.push_back(entry.inputs[i]);

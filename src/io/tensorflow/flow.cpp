@@ -33,14 +33,15 @@ class LoopReader {
 
   Flow read() {
     is_taken_.resize(count());
-    if (loop_.attrs.contains(hint_loop)) read_lacking_elements();
+    if (is_ours_) read_lacking_elements();
     count_uses();
     find_counters(Nodes(flow_.functions[0].graph));
     read_popped_lists();
-    count_uses();
     const Nodes body(flow_.functions[0].graph), condition(flow_.functions[1].graph);
     find_passed_on(body);
-    find_iterations(condition);
+    if (is_ours_) find_condition(condition);
+    count_uses();
+    if (!has_own_condition_) find_iterations(condition);
     find_stacked(body);
     find_sequences(body);
     classify();
@@ -62,7 +63,29 @@ class LoopReader {
 
   void find_passed_on(const Nodes& body) {
     is_passed_on_.clear();
-    for (std::size_t i = 0; i < count(); ++i) is_passed_on_.push_back(body.origin(result(i)) == arguments()[i]);
+    const auto* hint = attr_of<std::int64_t>(loop_, hint_carried);
+    const std::size_t carried = is_ours_ && hint ? static_cast<std::size_t>(*hint) : 0;
+    for (std::size_t i = 0; i < count(); ++i)
+      is_passed_on_.push_back(body.origin(result(i)) == arguments()[i] && (i < 2 || i - 2 >= carried));
+  }
+
+  /// Finds out whether a loop of ours has a condition beside its number of iterations, and which.
+  void find_condition(const Nodes& condition) {
+    FunctionBody& function = flow_.functions[1];
+    const auto counts = [&](const std::string& tensor) {
+      const NodeDef* less = condition.source(tensor, "Less", 2);
+      return less && is_counter(0) && count() > 1 && is_passed_on_[1] &&
+             condition.origin(less->inputs[0]) == function.inputs[0] &&
+             condition.origin(less->inputs[1]) == function.inputs[1];
+    };
+    has_own_condition_ = !counts(function.outputs[0]);
+    const NodeDef* both = condition.source(function.outputs[0], "LogicalAnd", 2);
+    if (!both || !counts(both->inputs[0])) return;
+    const std::int64_t most = around_.number(loop_.inputs[1]).value_or(-1);
+    has_own_condition_ = most >= 0;
+    if (most < 0) return;
+    flow_.iterations = most;
+    function.outputs[0] = both->inputs[1];
   }
 
   /// Counters start at 0 and grow by 1.
@@ -312,8 +335,7 @@ class LoopReader {
       if (!list || !is_passed_on_[*list]) continue;
       // Those of a loop that was written for one of ours are its sequences, whatever their lengths. They may be
       // unequal.
-      const bool is_ours = loop_.attrs.contains(hint_loop);
-      if (!is_ours && around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
+      if (!is_ours_ && around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
       if (const Way way = way_of(body, each.inputs[1]); way != Way::other) reads.push_back({*list, each.name, way});
     }
     // A body may ignore the elements, and write backward all the same.
@@ -322,15 +344,23 @@ class LoopReader {
     for (std::size_t i = 0; reads.empty() && writes_backward && i < count(); ++i)
       if (is_passed_on_[i] && around_.list_length_key(loop_.inputs[i]) == iterations_)
         reads.push_back({i, arguments()[i] + "/_/element", Way::backward});
+    // The body of a loop of ours may ignore any of its sequences.
+    const auto count_reads = [&](Way way) { return std::ranges::count(reads, way, &Read::way); };
+    const bool goes_backward = writes_backward || (count_reads(Way::backward) > 0 && count_reads(Way::forward) == 0);
+    for (std::size_t i = 0; is_ours_ && !iterations_.empty() && i < count(); ++i) {
+      const auto is_it = [&](const Read& each) { return each.variable == i; };
+      const auto& types = flow_.functions[0].types;
+      if (is_passed_on_[i] && i < types.size() && types[i] == variant_type && std::ranges::none_of(reads, is_it))
+        reads.push_back({i, arguments()[i] + "/_/element", goes_backward ? Way::backward : Way::forward});
+    }
+    if (is_ours_) std::ranges::stable_sort(reads, {}, &Read::variable);
     // A loop goes through all its sequences in one direction, and writes in this direction, too.
-    std::size_t forward = 0;
-    for (const Read& each : reads) forward += each.way == Way::forward ? 1 : 0;
     const bool is_counted = iterations_.starts_with('=');
-    flow_.reverse = reads.empty() ? writes_backward && is_counted : writes_backward || forward == 0;
+    flow_.reverse = reads.empty() ? writes_backward && is_counted : goes_backward;
     const Way way = flow_.reverse ? Way::backward : Way::forward;
     for (const Read& each : reads)
       if (each.way == way) flow_.sequences.push_back({each.variable, each.node});
-    flow_.has_condition = flow_.sequences.empty() && !is_counted;
+    flow_.has_condition = has_own_condition_ || (flow_.sequences.empty() && !is_counted);
     if (flow_.has_condition) flow_.reverse = false;
     flow_.count_key = iterations_;
     if (flow_.sequences.empty() && is_counted)
@@ -348,10 +378,11 @@ class LoopReader {
   }
 
   void classify() {
+    for (const Flow::Stacked& each : flow_.stacked) flow_.functions[0].outputs[each.variable] = each.element;
     count_uses(true);
     for (std::size_t i = 0; i < count(); ++i) {
       if (is_taken_[i]) continue;
-      const bool only_counts = i == 0 && loop_.attrs.contains(hint_loop) && !flow_.has_condition && uses(i) == 1;
+      const bool only_counts = i == 0 && is_ours_ && is_counter(i) && uses(i) == 1;
       if (is_passed_on_[i]) {
         if (uses(i) > 1) flow_.operands.push_back(i);
         if (!contains(flow_.popped, i)) flow_.passed_on.push_back(i);
@@ -371,6 +402,8 @@ class LoopReader {
   const NodeDef& loop_;
   const Nodes& around_;
   Flow flow_;
+  const bool is_ours_ = loop_.attrs.contains(hint_loop);  ///< it was written for one of our loops
+  bool has_own_condition_ = false;             ///< such a loop has a condition beside its number of iterations
   std::vector<char> is_passed_on_, is_taken_;  ///< by loop variable
   std::string iterations_;                     ///< the key of their number; "" if none is known
   std::vector<Write> writes_;
@@ -388,6 +421,12 @@ std::vector<std::size_t> Flow::used_variables() const {
 
 bool is_flow_op(std::string_view op) { return std::find(flow_ops.begin(), flow_ops.end(), op) != flow_ops.end(); }
 bool is_loop_op(std::string_view op) { return op == "While" || op == "StatelessWhile"; }
+
+bool is_result_of_loop(const NodeDef& node) {
+  constexpr std::array ops =
+      std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});
+  return node.attrs.contains(hint_loop) && std::find(ops.begin(), ops.end(), node.op) != ops.end();
+}
 
 bool has_effect(const NodeDef& node) {
   return node.op.starts_with("Assign") || node.op.starts_with("Apply") || node.op.starts_with("ResourceApply") ||

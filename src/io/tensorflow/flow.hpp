@@ -74,8 +74,8 @@ struct Flow {
 
 /// The hint of the nodes that are written for a loop: of the loop itself, and of those that have the outputs of ours.
 inline constexpr std::string_view hint_loop = "_tapestry_loop";
-/// What follows the name of a node whose outputs an IdentityN of that name passes on.
-inline constexpr std::string_view renamed_output = "/output_0";
+/// The hint of a loop that was written for one of ours: how many loop variables, after the first two, ours has.
+inline constexpr std::string_view hint_carried = "_tapestry_carried";
 /// The hint of a While that stands for a loop of TensorFlow 1 that cannot be read: why.
 inline constexpr std::string_view hint_unread = "_tapestry_unread";
 /// The hints of a loop that is to be recomputed, and of an output that a function does not give.
@@ -84,6 +84,10 @@ inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_a
 /// Whether the op runs functions: If, Case, While and their stateless forms.
 bool is_flow_op(std::string_view op);
 bool is_loop_op(std::string_view op);
+
+/// Whether a node stands for outputs of other nodes, as what Tapestry writes for a loop does. The hint means nothing at
+/// other ops.
+bool is_result_of_loop(const NodeDef& node);
 
 /// Whether a node changes a Variable, so that a function runs it whether or not something depends on it.
 bool has_effect(const NodeDef& node);

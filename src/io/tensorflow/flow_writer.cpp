@@ -45,7 +45,12 @@ class FunctionBuilder {
   FunctionBuilder(const GraphFunction& function, std::string name, const std::string& device)
       : function_(function), add(nodes_, names_, {}, device) {
     def_.name = std::move(name);
-    for (std::size_t i = 0; i < function.graph->size(); ++i) names_.insert(function.graph->node(i).name());
+    const std::vector<char> needed = detail::needed_nodes(*function.graph, detail::request_for(function, {}));
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      if (needed[i]) names_.insert(function.graph->node(i).name());
+    for (const Tensor& each : function.inputs)
+      if (bool(each) && names_.insert(detail::producer_of(each).name()).second)
+        own_.insert(detail::producer_of(each).name());
   }
 
  private:
@@ -53,16 +58,18 @@ class FunctionBuilder {
   const GraphFunction& function_;
   FunctionDef def_;
   std::vector<NodeDef> nodes_;
-  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> names_, own_;         ///< taken; those kept for arguments
   std::unordered_map<std::string, std::string> given_;  ///< by the name of a tensor of the graph: what stands for it
 
  public:
   NodeAdder add;
 
-  /// Adds an argument. `tensor`: of the graph, for which it stands; may be empty.
+  /// Adds an argument. `tensor`: of the graph, for which it stands and whose name it has; may be empty.
   std::string argument(std::string label, TypeCode type, const Tensor& tensor = {}) {
     if (tensor) label = detail::producer_of(tensor).name();
+    if (bool(tensor) && own_.erase(label) > 0) names_.erase(label);
     std::string name = add.unique(allowed(label));
+    names_.insert(label);
     def_.inputs.push_back({.name = name, .type = type});
     if (tensor) give(tensor, name);
     return name;
@@ -309,6 +316,7 @@ class FlowWriter {
                    {"output_shapes", shapes},
                    {"parallel_iterations", std::int64_t{10}},
                    {std::string(hint_loop), true},
+                   {std::string(hint_carried), static_cast<std::int64_t>(parts.carried)},
                    {"cond", function_attr(functions[0])},
                    {"body", function_attr(functions[1])}};
     if (node_.attrs().find("recompute")) attrs.emplace(hint_recompute, true);

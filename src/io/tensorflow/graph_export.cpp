@@ -1,7 +1,7 @@
 #include "io/tensorflow/graph_export.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -70,6 +70,8 @@ class Exporter {
   /// `wanted`: by node, whether it is to be written.
   GraphDef run(std::vector<char> wanted) {
     for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
+    if (graph_.file && !library_) aliases_ = graph_.file->aliases();
+    for (const detail::FileNodes::Alias& each : aliases_) names_.insert(each.name);
     kept_ = std::move(wanted);
     if (style_ == VariableStyle::frozen && !library_)
       drop_changes();  // no function of a frozen graph changes Variables
@@ -88,7 +90,7 @@ class Exporter {
     if (lookups_) lookups_->replace_waits(file_.nodes);
     if (!added_initializers_.empty() && !is_served_) write_init();
     if (library_) return std::move(file_);
-    if (graph_.file) name_outputs();
+    write_aliases();
     file_.library = library().bytes();
     return std::move(file_);
   }
@@ -275,6 +277,9 @@ class Exporter {
     if (lists_) return *lists_;
     lists_.emplace();
     std::unordered_set<std::int64_t> others = passed_;
+    for (const detail::FileNodes::Alias& each : aliases_)
+      for (const Tensor& output : each.outputs)
+        if (bool(output) && !each.is_loop) others.insert(output.id());
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
       std::size_t begin = 0, end = 0;  // the sequences, of which a composition makes tensors
@@ -405,46 +410,40 @@ class Exporter {
     writer.finish(def.op, inputs, std::move(fields));
   }
 
-  /// Lets the nodes of the file that the graph was read from have their outputs again where these are other nodes in
-  /// our graph. Our node of the name gets another one.
-  void name_outputs() {
-    std::unordered_map<std::string, std::string> renamed;
-    std::vector<NodeDef> added;
-    for (const auto& [name, outputs] : graph_.file->several_outputs()) {
-      NodeDef all{.name = name, .op = "IdentityN"};
+  /// Lets the nodes of the file that the graph was read from have their outputs again where these are outputs of other
+  /// nodes in our graph.
+  void write_aliases() {
+    for (const detail::FileNodes::Alias& each : aliases_) {
+      Tensors outputs = each.outputs;
+      for (Tensor& output : outputs)
+        if (!has_value(output) || (each.is_loop && lists().contains(output.id()))) output = Tensor();
+      while (!outputs.empty() && !outputs.back()) outputs.pop_back();
+      if (outputs.empty()) continue;
+      NodeDef alias{.name = each.name, .op = "IdentityN"};
       ListDef types;
-      bool are_its_own = true;
-      for (std::size_t i = 0; i < outputs.size() && has_value(outputs[i]); ++i) {
-        const auto [node, number] = endpoint_of(outputs[i]);
-        are_its_own = are_its_own && node->name() == name && std::cmp_equal(number, i);
-        all.inputs.push_back(endpoint_name(outputs[i]));
-        types.types.push_back(code_of(outputs[i].dtype()));
+      for (const Tensor& output : outputs) {
+        types.types.push_back(code_of(output ? output.dtype() : float32));
+        alias.inputs.push_back(output ? endpoint_name(output) : lacking_output(each.name));
       }
-      const std::string other = name + std::string(renamed_output);
-      if (are_its_own || (names_.contains(name) && names_.contains(other))) continue;
-      all.attrs = {{"T", std::move(types)}, {std::string(hint_loop), true}};
-      if (names_.contains(name)) renamed.emplace(name, other);
-      added.push_back(std::move(all));
+      alias.attrs = {{std::string(hint_loop), true}};
+      if (outputs.size() == 1) {
+        alias.op = "Identity";
+        alias.attrs.emplace("T", types.types[0]);
+      } else {
+        alias.attrs.emplace("T", std::move(types));
+      }
+      file_.nodes.push_back(std::move(alias));
     }
-    for (NodeDef& each : file_.nodes)
-      if (const auto found = renamed.find(each.name); found != renamed.end()) each.name = found->second;
-    std::move(added.begin(), added.end(), std::back_inserter(file_.nodes));
-    for (NodeDef& each : file_.nodes) rename_inputs(each, renamed);
+  }
+  /// What takes the place of an output that the graph lacks, so that the later ones keep their numbers: NaN.
+  std::string lacking_output(const std::string& node) {
+    return NodeAdder(file_.nodes, names_, node + "/", {})
+        .constant("lacking", detail::make_scalar(std::numeric_limits<double>::quiet_NaN(), float32));
   }
   /// Whether the tensor is that of a node that is written, and no handle.
   bool has_value(const Tensor& tensor) const {
     return bool(tensor) && tensor.is_symbolic() && tensor.dtype() != DType::unknown &&
            tensor.dtype() != DType::resource && kept_[endpoint_of(tensor).node->index];
-  }
-  static void rename_inputs(NodeDef& node, const std::unordered_map<std::string, std::string>& renamed) {
-    const auto rename = [&](std::string& input) {
-      const std::size_t begin = input.starts_with('^'), end = std::min(input.find(':'), input.size());
-      const auto found = renamed.find(input.substr(begin, end - begin));
-      if (found != renamed.end()) input.replace(begin, end - begin, found->second);
-    };
-    std::for_each(node.inputs.begin(), node.inputs.end(), rename);
-    if (const auto hint = node.attrs.find(hint_inputs); hint != node.attrs.end())
-      for (std::string& each : std::get<ListDef>(hint->second).strings) rename(each);
   }
 
   static void require_plain_attrs(const Node& node) {
@@ -494,6 +493,7 @@ class Exporter {
   VariableStyle style_;
   GraphDef file_;
   std::unordered_set<std::string> names_;
+  std::vector<detail::FileNodes::Alias> aliases_;
   std::vector<char> kept_;
   UpdateWriter updates_;
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values

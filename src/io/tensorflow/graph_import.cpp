@@ -28,13 +28,6 @@ constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
      "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
      "VarIsInitializedOp", "IsVariableInitialized", "Assert", "CountUpTo", "ResourceCountUpTo"});
 
-/// Whether a node stands for an output of a loop that Tapestry wrote. The hint means nothing at other ops.
-bool is_result_of_loop(const NodeDef& def) {
-  constexpr std::array ops =
-      std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});
-  return def.attrs.contains(hint_loop) && std::find(ops.begin(), ops.end(), def.op) != ops.end();
-}
-
 /// Why a node that runs functions cannot be read; "" for any other node.
 std::string lacking_functions(const NodeDef& def) {
   if (const auto reason = def.attrs.find(hint_unread); reason != def.attrs.end())
@@ -106,10 +99,15 @@ Node* Importer::find(std::string_view name) {
   return entry->node;
 }
 
-std::vector<std::pair<std::string, Tensors>> Importer::several_outputs() {
-  std::vector<std::pair<std::string, Tensors>> found;
-  for (const Entry* each : file_.in_order())
-    if (each->outputs.size() > 1 && !each->def->flow) found.emplace_back(each->def->name, each->outputs);
+std::vector<detail::FileNodes::Alias> Importer::aliases() {
+  std::vector<Alias> found;
+  for (const Entry* each : file_.in_order()) {
+    const NodeDef& def = *each->def;
+    const bool is_made_by_us = def.name.find("/_/") != std::string::npos || (def.flow && def.flow->is_raised) ||
+                               (def.attrs.contains(hint_loop) && !def.op.starts_with("Identity"));
+    if (each->is_read && !is_made_by_us && !each->outputs.empty() && !state().find(def.name))
+      found.push_back({def.name, each->outputs, def.flow && def.flow->is_loop});
+  }
   return found;
 }
 
@@ -163,13 +161,31 @@ void Importer::add(Entry& entry) {
     }
     // The last node is the operation itself; the others serve it.
     if (state().size() > first) entry.node = &state().node(state().size() - 1);
-    if (entry.node && !state().find(def.name)) state().rename(*entry.node, def.name);
+    give_name(entry, first);
     // Who waits for a node that only stands for another one's outputs, waits for that.
     for (const Tensor& each : entry.outputs)
       if (!entry.node && bool(each)) entry.node = detail::endpoint_of(each).node;
     state().names().take(def.name);
     for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
   });
+}
+
+/// Whether a node has these outputs, and perhaps more.
+static bool has_outputs(const Node& node, const Tensors& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (i >= node.outputs().size() || !outputs[i].is(node.output(i))) return false;
+  return true;
+}
+
+void Importer::give_name(const Entry& entry, std::size_t first) {
+  const std::string& name = entry.def->name;
+  Node* owner = state().find(name);
+  if (owner && (owner->index < first || has_outputs(*owner, entry.outputs))) return;
+  if (owner) state().rename(*owner, state().names().unique(name));
+  owner = entry.node;
+  if (owner && !has_outputs(*owner, entry.outputs))
+    owner = entry.outputs[0] ? &detail::producer_of(entry.outputs[0]) : nullptr;
+  if (owner && owner->index >= first && has_outputs(*owner, entry.outputs)) state().rename(*owner, name);
 }
 
 void Importer::add_missing(Entry& wanted) {
@@ -451,10 +467,8 @@ Tensors Importer::results_of_loop(const Entry& entry) {
   Tensors results;
   for (const Source& each : FileGraph::used_inputs(entry)) results.push_back(tensor_of(each));
   const std::string& name = entry.def->name;
-  for (const std::string_view part : {std::string_view("/While"), renamed_output}) {
-    const Entry* renamed = file_.find(detail::join(name, part));
-    if (renamed && renamed->node && !state().find(name)) state().rename(*renamed->node, name);
-  }
+  const Entry* loop = file_.find(detail::join(name, "/While"));
+  if (loop && loop->node && !state().find(name) && has_outputs(*loop->node, results)) state().rename(*loop->node, name);
   return results;
 }
 

@@ -54,7 +54,7 @@ class Importer final : public detail::FileNodes {
 
   const Tensors* outputs(std::string_view name) override;
   Node* find(std::string_view name) override;
-  std::vector<std::pair<std::string, Tensors>> several_outputs() override;
+  std::vector<Alias> aliases() override;
   Name name_of(const Tensor& tensor) override;
   std::string name_of(const Node& node) override;
   std::string_view library() const override { return file_.file().library; }
@@ -68,6 +68,9 @@ class Importer final : public detail::FileNodes {
   // ---- Adding nodes ----
 
   void add(Entry& entry);
+  /// Gives the name of the file's node to one of the graph's nodes, from node number `first` on, that has its outputs,
+  /// by their numbers. No other node keeps it.
+  void give_name(const Entry& entry, std::size_t first);
 
   /// Adds an entry that nothing has needed so far, and what it needs. The value of such a tensor is an attribute.
   void add_missing(Entry& wanted);
@@ -127,7 +130,8 @@ class Importer final : public detail::FileNodes {
   Tensors read_function(const NodeReader& reader, const FunctionBody& body,
                         const std::map<std::string, Argument>& given, const std::vector<std::string>& outputs);
 
-  /// The outputs of a loop of ours, which TensorFlow has in other nodes. The loop gets the name of the last one.
+  /// The outputs of a loop of ours, which TensorFlow has in other nodes. The loop gets the name of the one that has
+  /// all.
   Tensors results_of_loop(const Entry& entry);
 
   // ---- Leaves ----
