@@ -133,6 +133,15 @@ TEST_CASE("functions that give nothing") {
                    recompute([](const Tensor&) { return Tensor(); })(x));
 }
 
+TEST_CASE("an argument or a result that a traced function does not have") {
+  const auto twice = trace([](const Tensor& x) { return x * 2.0; }, {spec(float32, {})});
+  for (const std::size_t i : {1, 2, 8, 100}) {
+    const std::string rest = detail::join("puts, there is no number ", i);
+    CHECK_THROWS_WITH_AS(twice.input(i), ("The traced function has 1 in" + rest).c_str(), InvalidArgumentError);
+    CHECK_THROWS_WITH_AS(twice.output(i), ("The traced function has 1 out" + rest).c_str(), InvalidArgumentError);
+  }
+}
+
 TEST_CASE("a Variable that no session has initialized") {
   const Graph graph;
   const auto v = [&] {

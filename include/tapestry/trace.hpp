@@ -92,6 +92,11 @@ class TAPESTRY_API FlatTrace {
   Graph graph() const;
   const Tensors& inputs() const;
   const Tensors& outputs() const;
+  /// Throw InvalidArgumentError if there is no number i.
+  /// @{
+  const Tensor& input(std::size_t i) const;
+  const Tensor& output(std::size_t i) const;
+  /// @}
 
  private:
   struct State;
@@ -278,8 +283,8 @@ class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...
   Graph graph() const { return this->traces_.graph(); }
   /// The placeholders, and the results of the function, in order.
   /// @{
-  const Tensor& input(std::size_t i = 0) const { return this->traces_.inputs()[i]; }
-  const Tensor& output(std::size_t i = 0) const { return this->traces_.outputs()[i]; }
+  const Tensor& input(std::size_t i = 0) const { return this->traces_.input(i); }
+  const Tensor& output(std::size_t i = 0) const { return this->traces_.output(i); }
   std::vector<Tensor> inputs() const { return this->traces_.inputs(); }
   std::vector<Tensor> outputs() const { return this->traces_.outputs(); }
   /// @}

@@ -137,6 +137,19 @@ Graph FlatTrace::graph() const { return state_->graph; }
 const Tensors& FlatTrace::inputs() const { return state_->inputs; }
 const Tensors& FlatTrace::outputs() const { return state_->outputs; }
 
+namespace {
+
+const Tensor& at(const Tensors& list, std::size_t i, std::string_view what) {
+  if (i >= list.size())
+    throw InvalidArgumentError(join("The traced function has ", list.size(), " ", what, "s, there is no number ", i));
+  return list[i];
+}
+
+}  // namespace
+
+const Tensor& FlatTrace::input(std::size_t i) const { return at(inputs(), i, "input"); }
+const Tensor& FlatTrace::output(std::size_t i) const { return at(outputs(), i, "output"); }
+
 struct FlatTraces::State {
   struct Kept {
     FlatTrace trace;
