@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,8 @@ TEST_CASE("a model with branches and loops is the same from file to file") {
 }
 
 TEST_CASE("the outputs of another program's loops keep their numbers from file to file") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
   int outputs = 0;
   for (const FlowModel& model : flow_models()) {
     CAPTURE(model.name);
@@ -156,10 +159,19 @@ TEST_CASE("the outputs of another program's loops keep their numbers from file t
     outputs += static_cast<int>(names.size());
     const Feeds feeds{{"x:0", rows()}, {"n:0", 3}};
     const auto expected = values_of(names, Graph::from_graph_def(bytes), feeds);
+    Signature signature{.inputs = {{"x", graph.get_tensor_by_name("x:0")}, {"n", graph.get_tensor_by_name("n:0")}},
+                        .outputs = {}};
+    for (const std::string& name : names) signature.outputs.emplace(name, graph.get_tensor_by_name(name));
+    std::optional<Model> read;
+    if (!names.empty()) read.emplace(signature);
     for (int i = 2; i <= generations; ++i) {
       CAPTURE(i);
       bytes = Graph::from_graph_def(bytes).as_graph_def();
       check_same(values_of(names, Graph::from_graph_def(bytes), feeds), expected);
+      if (!read) continue;
+      saved_model::save(path, *read);
+      read = saved_model::load(path);
+      check_same(values_of(names, read->graph(), feeds), expected);
     }
   }
   CHECK(outputs > 20);

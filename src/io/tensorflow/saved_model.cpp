@@ -11,6 +11,7 @@
 
 #include "io/file.hpp"
 #include "io/signature.hpp"
+#include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/gradient_writer.hpp"
 #include "io/tensorflow/graph_export.hpp"
@@ -100,7 +101,19 @@ io::GraphDef part_for(const Signatures& signatures, const io::GraphDef& file, co
     all.merge(inputs);
   }
   io::GraphDef part{.library = file.library};
-  for (const io::NodeDef* node : nodes_behind(all, file, {})) part.nodes.push_back(*node);
+  std::set<std::string, std::less<>> names;
+  const auto add = [&](const io::NodeDef& node) {
+    if (names.insert(node.name).second) part.nodes.push_back(node);
+  };
+  for (const io::NodeDef* node : nodes_behind(all, file, {})) add(*node);
+  // What the file that the graph was read from called these tensors.
+  for (const io::NodeDef& node : file.nodes) {
+    if (!node.op.starts_with("Identity") || !io::is_result_of_loop(node) || names.contains(node.name)) continue;
+    if (std::ranges::all_of(node.inputs, [&](const std::string& each) {
+          return names.contains(each.substr(0, each.find(':'))) || each.starts_with(node.name + "/");
+        }))
+      for (const io::NodeDef* each : nodes_behind({node.name}, file, {})) add(*each);
+  }
   return part;
 }
 
