@@ -162,6 +162,12 @@ TEST_CASE("functions are right where numbers are small, large or few") {
     w.add_message(5, alphas);
   }
   check_near(run({recurrent}, one_step, weights), {std::tanh(-1.0), -0.5});
+  for (const char* damaged : {"w", "r"}) {
+    Named flat = weights;
+    for (auto& [name, value] : flat)
+      if (name == damaged) value = reshape(value, {-1});
+    CHECK_THROWS_AS(run({recurrent}, one_step, flat), InvalidArgumentError);
+  }
 }
 
 TEST_CASE("transposed convolutions take an output_shape, and volumes") {

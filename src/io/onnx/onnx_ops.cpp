@@ -31,6 +31,13 @@ const Tensor& OnnxCall::operator[](std::size_t place) const {
   return inputs_[static_cast<int>(*at)];
 }
 
+std::int64_t OnnxCall::size(int axis, std::size_t place) const {
+  const Shape& whole = shape(place);
+  if (axis < 0 || axis >= whole.rank())
+    refuse(detail::join("its input ", place, " has the shape ", whole, ", where one with an axis ", axis, " is due"));
+  return whole.sizes()[axis];
+}
+
 Tensor OnnxCall::find(std::size_t place) const {
   const auto at = input_at(place);
   return at ? inputs_[static_cast<int>(*at)] : Tensor();

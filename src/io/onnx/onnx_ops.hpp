@@ -32,7 +32,8 @@ class OnnxCall {
   bool has(std::size_t place) const { return bool(input_at(place)); }
   const Shape& shape(std::size_t place = 0) const { return (*this)[place].shape(); }
   int rank(std::size_t place = 0) const { return shape(place).rank(); }
-  std::int64_t size(int axis, std::size_t place = 0) const { return shape(place).sizes()[axis]; }
+  /// -1 for an unknown size. Refuses the node when the input has no such axis.
+  std::int64_t size(int axis, std::size_t place = 0) const;
   DType dtype(std::size_t place = 0) const { return (*this)[place].dtype(); }
 
   /// The value of an input; `is_known`: whether it is known, which it is for the op's `values`.
