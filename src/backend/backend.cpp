@@ -75,7 +75,7 @@ Tensor scalar(Backend& backend, double value, DType dtype, Device device) {
 Tensor uninitialized_like(const Tensor& x) { return detail::make_tensor(x.dtype(), x.shape(), x.device()); }
 
 /// All axes but the last.
-std::uint32_t row_axes(const Tensor& x) { return (1U << (x.rank() - 1)) - 1; }
+std::uint32_t all_but_channels(const Tensor& x) { return (1U << (x.rank() - 1)) - 1; }
 
 /// 1 / sqrt(variance + epsilon)
 Tensor reciprocal_deviation(Backend& backend, const Tensor& variance, double epsilon) {
@@ -88,11 +88,11 @@ Tensor reciprocal_deviation(Backend& backend, const Tensor& variance, double eps
 
 void compose_batch_normalize(Backend& backend, const Tensor& x, const Tensor& scale, const Tensor& offset,
                              double epsilon, const Tensor& y, const Tensor& mean, const Tensor& variance) {
-  backend.reduce(ReduceFunction::mean, x, row_axes(x), mean);
+  backend.reduce(ReduceFunction::mean, x, all_but_channels(x), mean);
   backend.binary(Binary::subtract, x, mean, 0, y);
   const Tensor squares = uninitialized_like(y);
   backend.unary(Unary::square, y, 0, squares);
-  backend.reduce(ReduceFunction::mean, squares, row_axes(x), variance);
+  backend.reduce(ReduceFunction::mean, squares, all_but_channels(x), variance);
   const Tensor factor = reciprocal_deviation(backend, variance, epsilon);
   backend.binary(Binary::multiply, factor, scale, 0, factor);
   backend.binary(Binary::multiply, y, factor, 0, y);
@@ -107,8 +107,8 @@ void compose_batch_normalize_grad(Backend& backend, const Tensor& x, const Tenso
   backend.binary(Binary::subtract, x, mean, 0, normal);
   backend.binary(Binary::multiply, normal, factor, 0, normal);
   backend.binary(Binary::multiply, normal, g, 0, dx);
-  backend.reduce(ReduceFunction::sum, dx, row_axes(x), dscale);
-  backend.reduce(ReduceFunction::sum, g, row_axes(x), doffset);
+  backend.reduce(ReduceFunction::sum, dx, all_but_channels(x), dscale);
+  backend.reduce(ReduceFunction::sum, g, all_but_channels(x), doffset);
 
   const Tensor level = uninitialized_like(doffset), slope = uninitialized_like(dscale);
   const auto rows = static_cast<double>(x.size()) / static_cast<double>(dscale.size());
