@@ -6,6 +6,7 @@
 #include "graph/flow/registered_gradient.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/graph_export.hpp"
+#include "io/tensorflow/node_writer.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -46,13 +47,27 @@ ObjectGraph::GradientObject gradient_object(const detail::Node& node, const deta
 
 }  // namespace
 
+void pass_on_inputs(GraphDef& file, const detail::GraphState& graph) {
+  for (NodeDef& def : file.nodes) {
+    const detail::Node* node = graph.find(def.name);
+    if (!node || !detail::has_registered_gradient(node->op())) continue;
+    std::vector<std::string> inputs;
+    ListDef types;
+    for (const Tensor& each : node->inputs()) {
+      inputs.push_back(endpoint_name(each));
+      types.types.push_back(code_of(each.dtype()));
+    }
+    inputs.insert(inputs.end(), def.inputs.begin() + static_cast<std::ptrdiff_t>(data_inputs(def)), def.inputs.end());
+    def.op = "IdentityN";
+    def.inputs = std::move(inputs);
+    def.attrs.insert_or_assign("T", std::move(types));
+  }
+}
+
 void add_gradients(ObjectGraph::SignatureObject& signature, const detail::GraphState& graph) {
   const std::vector<std::string> arguments = argument_names(signature.function);
   for (const NodeDef*& def : signature.function.nodes) {
-    // A node that has more outputs in the file than in the graph is written beside one of all outputs.
-    const bool is_renamed = def->name.ends_with(renamed_output);
-    const std::size_t length = def->name.size() - (is_renamed ? renamed_output.size() : 0);
-    const detail::Node* node = graph.find(std::string_view(def->name).substr(0, length));
+    const detail::Node* node = graph.find(def->name);
     if (!node || !detail::has_registered_gradient(node->op())) continue;
     const std::optional<detail::GraphFunction> function = detail::gradient_function(*node);
     if (!function) continue;

@@ -283,13 +283,18 @@ std::vector<OpRule> make_rules() {
   // A file cannot hold a program's own gradients: only the forward value is written.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
     add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});
-  for (const std::string_view op : {"RegisteredGradient", "RegisteredGradients"})
-    add({.op = op,
-         .inputs = any_number,
-         .tensorflow = "IdentityN",
-         .input_rules = {rest_from(0)},
-         .fields = {{.name = "T", .source = Source::input_types}},
-         .implied = {{"values", std::int64_t{1}}}});
+  // Nor can that of a graph hold those of a file; see gradient_writer.hpp.
+  add({.op = "RegisteredGradient",
+       .inputs = any_number,
+       .tensorflow = "Identity",
+       .input_rules = {in(0)},
+       .fields = {type_of(0)},
+       .implied = {{"values", std::int64_t{1}}}});
+  add({.op = "RegisteredGradients",
+       .inputs = any_number,
+       .tensorflow = "IdentityN",
+       .input_rules = {{.form = Form::rest, .input = 0, .attr = "values"}},
+       .fields = {{.name = "T", .source = Source::output_types}}});
   add({.op = "SumLike", .inputs = 2, .expand = expand_sum_like});
   add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like});
   add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like});

@@ -21,7 +21,7 @@ struct InputRule {
   enum class Form : std::uint8_t { input, rest, scalar, vector, pairs, real };
   Form form;
   int input = 0;                    ///< Form::input: which of ours; Form::rest: the first of all that remain
-  std::string_view attr = {};       ///< our attribute, for a constant
+  std::string_view attr = {};       ///< our attribute, for a constant; Form::rest: of their number, unless all remain
   std::string_view label = {};      ///< the constant's name is "<node>/<label>"
   std::string_view type_attr = {};  ///< TensorFlow's attribute that tells the constant's type
 };
@@ -30,8 +30,8 @@ struct InputRule {
 struct FieldRule {
   enum class Source : std::uint8_t {
     input_type,
-    input_types,
     output_type,
+    output_types,
     attr,
     bit,
     fixed,

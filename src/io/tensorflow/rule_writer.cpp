@@ -73,7 +73,9 @@ class RuleWriter {
     if (rule.form == InputRule::Form::input) {
       inputs_.push_back(writer_.in(rule.input).name);
     } else if (rule.form == InputRule::Form::rest) {
-      for (std::size_t i = rule.input; i < node_.inputs().size(); ++i) inputs_.push_back(writer_.in(i).name);
+      const std::size_t count = rule.attr.empty() ? node_.inputs().size() - rule.input
+                                                  : static_cast<std::size_t>(node_.attr<std::int64_t>(rule.attr));
+      for (std::size_t i = 0; i < count; ++i) inputs_.push_back(writer_.in(rule.input + i).name);
     } else if (is_every_axis(rule)) {
       inputs_.push_back(every_axis(rule.attr == "perm").name);
       if (!rule.type_attr.empty()) fields_.emplace(rule.type_attr, code_of(int32));
@@ -102,13 +104,13 @@ class RuleWriter {
       case FieldRule::Source::input_type:
         if (node_.inputs().empty()) return {};
         return code_of((rule.index < 0 ? node_.inputs().back() : node_.input(rule.index)).dtype());
-      case FieldRule::Source::input_types: {
-        ListDef list;
-        for (const Tensor& each : node_.inputs()) list.types.push_back(code_of(each.dtype()));
-        return list;
-      }
       case FieldRule::Source::output_type:
         return code_of(node_.output().dtype());
+      case FieldRule::Source::output_types: {
+        ListDef list;
+        for (const Tensor& each : node_.outputs()) list.types.push_back(code_of(each.dtype()));
+        return list;
+      }
       case FieldRule::Source::fixed:
         return rule.value;
       case FieldRule::Source::input_count:

@@ -306,8 +306,9 @@ void save(const std::string& folder, const Model& model, Where where) {
         for (const auto& [key, tensor] : *list) ends.push_back(tensor);
     std::vector<detail::Node*> operations;
     if (extras.initializer) operations.push_back(extras.initializer);
-    io::GraphDef part = part_for(signatures, io::export_part(*graph.state(), {}, ends, operations),
-                                 extras.initializer ? extras.initializer->name() : "");
+    io::GraphDef file = io::export_part(*graph.state(), {}, ends, operations);
+    io::pass_on_inputs(file, *graph.state());
+    io::GraphDef part = part_for(signatures, file, extras.initializer ? extras.initializer->name() : "");
     std::map<std::string_view, io::TypeCode> handles;
     for (const io::NodeDef& node : part.nodes)
       if (node.op == "VarHandleOp") handles.emplace(node.name, std::get<io::TypeCode>(node.attrs.at("dtype")));
