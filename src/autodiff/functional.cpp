@@ -255,8 +255,8 @@ class RandomReplay {
 }  // namespace
 
 Tensor with_gradient_to(const Tensor& value, const Tensor& source, Where where) {
-  static const Closure pass = std::make_shared<const std::function<Tensors(const Tensors&)>>(
-      [](const Tensors& all) -> Tensors { return {all.back()}; });
+  static const Closure& pass = *new Closure(std::make_shared<const std::function<Tensors(const Tensors&)>>(
+      [](const Tensors& all) -> Tensors { return {all.back()}; }));
   return apply_all(custom_gradient_op, {value, source}, {{"function", pass}}, {}, where)[0];
 }
 

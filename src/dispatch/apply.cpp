@@ -5,6 +5,7 @@
 #include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
+#include "core/thread_object.hpp"
 #include "dispatch/autocast.hpp"
 #include "dispatch/recorder.hpp"
 
@@ -231,10 +232,7 @@ void perform(Call& call, Sink* sink) {
 
 }  // namespace
 
-Recorders& recorders() {
-  thread_local Recorders list __attribute__((tls_model("initial-exec")));
-  return list;
-}
+Recorders& recorders() { return detail::thread_object<Recorders>(); }
 
 namespace {
 bool& function_is_recorded() {

@@ -451,8 +451,9 @@ Tensors gather_rows_of(const Call& call) {
           gather_unequal(call, backend.contiguous(values), counts)};
 }
 
-/// Inputs: indices (int64) and values of rows. Not registered: only training makes it.
-const Op gather_rows_op{
+/// Inputs: indices (int64) and values of rows. Not registered: only training makes it. Never destroyed, as the
+/// registered ops outlive a program's static objects.
+const Op& gather_rows_op = *new Op{
     .name = "AllGatherRows",
     .attrs = {{"communicator", AttrKind::communicator},
               {"layout", AttrKind::number},

@@ -16,8 +16,8 @@ using namespace detail;
 
 namespace {
 
-/// The ranks of the job that the thread is one of; empty on other threads.
-thread_local CommunicatorRef world_of_thread;
+/// The ranks of the job that the thread is one of; nullptr on other threads.
+constinit thread_local const CommunicatorRef* world_of_thread = nullptr;
 
 CommunicatorRef alone() {
   return std::make_shared<ThreadCollectives>(
@@ -52,7 +52,7 @@ Communicator::Communicator() : collectives_(alone()) {}
 Communicator::Communicator(CommunicatorRef collectives) : collectives_(std::move(collectives)) {}
 
 Communicator Communicator::world(Where where) {
-  if (world_of_thread) return Communicator(world_of_thread);
+  if (world_of_thread) return Communicator(*world_of_thread);
   // Never destroyed: MPI is in use until the process ends.
   static const CommunicatorRef& of_process = *new CommunicatorRef(detail::locating({}, where, [] {
     const int launched = launched_processes();
@@ -84,8 +84,8 @@ void run_ranks(int ranks, const std::function<void(const Communicator&)>& functi
   std::vector<std::exception_ptr> errors(members.size());
   const auto run = [&](int rank) {
     const auto number = static_cast<std::size_t>(rank);
-    const auto own = std::make_shared<ThreadCollectives>(group, rank, rank);
-    world_of_thread = own;
+    const CommunicatorRef own = std::make_shared<ThreadCollectives>(group, rank, rank);
+    world_of_thread = &own;
     try {
       function(Communicator(own));
     } catch (...) {

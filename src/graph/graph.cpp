@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/deferred.hpp"
+#include "core/thread_object.hpp"
 #include "dispatch/declaration.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/specialize.hpp"
@@ -22,7 +23,11 @@ namespace {
 
 /// The implicit graph of this thread.
 std::shared_ptr<GraphState>& implicit_graph() {
-  thread_local std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
+  struct Implicit {
+    std::shared_ptr<GraphState> graph;
+  };
+  auto& graph = detail::thread_object<Implicit>().graph;
+  if (!graph) graph = std::make_shared<GraphState>();
   return graph;
 }
 

@@ -11,6 +11,7 @@
 #include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
+#include "core/thread_object.hpp"
 #include "graph/infer_specs.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
@@ -110,10 +111,7 @@ std::string describe(const Tensor& symbolic) {
               ")");
 }
 
-Scopes& scopes() {
-  thread_local Scopes current;
-  return current;
-}
+Scopes& scopes() { return thread_object<Scopes>(); }
 
 namespace {
 
@@ -123,10 +121,7 @@ struct OpenScope {
 };
 
 /// Those of this thread, of all kinds, in the order in which they were opened.
-std::vector<OpenScope>& open_scopes() {
-  thread_local std::vector<OpenScope> list;
-  return list;
-}
+std::vector<OpenScope>& open_scopes() { return thread_object<std::vector<OpenScope>>(); }
 
 }  // namespace
 

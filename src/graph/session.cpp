@@ -1,5 +1,6 @@
 #include "tapestry/session.hpp"
 
+#include "core/thread_object.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/session_state.hpp"
 
@@ -94,10 +95,7 @@ Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, cons
 
 namespace {
 
-std::shared_ptr<SessionState>& default_session() {
-  thread_local std::shared_ptr<SessionState> session;
-  return session;
-}
+std::shared_ptr<SessionState>& default_session() { return detail::thread_object<std::shared_ptr<SessionState>>(); }
 
 std::vector<Tensor> run_by_default(const Graph& graph, const Fetch& fetch, const Feeds& feeds, Where where) {
   const std::shared_ptr<SessionState>& session = default_session();

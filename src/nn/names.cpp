@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autodiff/variable_cell.hpp"
+#include "core/thread_object.hpp"
 #include "dispatch/recorder.hpp"
 
 namespace tapestry::nn {
@@ -216,7 +217,8 @@ std::string path_of(const Module& module) {
 }
 
 void name_module(Error& error, const Module& module, std::initializer_list<Tensor> inputs) {
-  static thread_local std::string last_message;  // an error that has passed here already names the innermost module
+  // An error that has passed here already names the innermost module.
+  auto& last_message = tapestry::detail::thread_object<std::string>();
   if (error.message() == last_message) return;
   std::string name = path_of(module), shapes;
   if (!name.empty()) name += ": ";

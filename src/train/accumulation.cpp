@@ -26,10 +26,11 @@ Specs added_rows(const Call& call) {
 
 Tensors run_closure(const Call& call) { return (*call.attr<Closure>("run"))(call.inputs()); }
 
-// Plans run these ops as part of a step. They change what the closure keeps, in the program's order.
+// Plans run these ops as part of a step. They change what the closure keeps, in the program's order. They are never
+// destroyed, as the registered ones outlive a program's static objects.
 
 /// Adds the rows of a batch: see GradientAccumulation::Rows::run.
-const Op accumulate_rows_op{
+const Op& accumulate_rows_op = *new Op{
     .name = "AccumulateRows",
     .attrs = {{"run", AttrKind::function}},
     .infer = added_rows,
@@ -39,7 +40,7 @@ const Op accumulate_rows_op{
     .stateful = true,
 };
 /// Keeps them, or forgets all after the last batch.
-const Op keep_rows_op{
+const Op& keep_rows_op = *new Op{
     .name = "KeepRows",
     .attrs = {{"run", AttrKind::function}},
     .infer = [](const Call&) -> Specs { return {}; },

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <new>
 #include <type_traits>
 
@@ -12,6 +13,7 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/kernels/movement.hpp"
+#include "core/thread_object.hpp"
 #include "tapestry/error.hpp"
 
 // One block of a matrix product, such as a task's tile, in one thread: by our own kernels where the processor has fused
@@ -59,27 +61,26 @@ std::int64_t cache_bytes() {
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
 /// Memory that each thread keeps for its next product, so that the steps of a plan allocate nothing.
-template <class T>
-T* thread_workspace(std::int64_t count) {
+void* thread_bytes(std::size_t needed) {
   constexpr std::align_val_t line{64};
+  struct Free {
+    void operator()(void* data) const { ::operator delete(data, line); }
+  };
   struct Workspace {
-    Workspace() = default;
-    Workspace(const Workspace&) = delete;
-    Workspace& operator=(const Workspace&) = delete;
-    ~Workspace() { ::operator delete(data, line); }
-    void* data = nullptr;
+    std::unique_ptr<void, Free> data;
     std::size_t bytes = 0;
   };
-  static thread_local Workspace workspace;
-  const auto needed = static_cast<std::size_t>(count) * sizeof(T);
+  Workspace& workspace = detail::thread_object<Workspace>();
   if (needed > workspace.bytes) {
-    ::operator delete(workspace.data, line);
-    workspace.data = nullptr;
-    workspace.bytes = 0;
-    workspace.data = ::operator new(needed, line);
+    workspace = Workspace();
+    workspace.data.reset(::operator new(needed, line));
     workspace.bytes = needed;
   }
-  return static_cast<T*>(workspace.data);
+  return workspace.data.get();
+}
+template <class T>
+T* thread_workspace(std::int64_t count) {
+  return static_cast<T*>(thread_bytes(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
 /// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory. `pack_whole`

@@ -70,11 +70,11 @@ Target target_for(int compute_capability) {
 }
 
 std::string compilation_key(const std::string& text, Target target) {
-  static const std::string headers = [] {
+  static const std::string& headers = *new std::string([] {
     std::string all;
     for (const EmbeddedHeader& header : embedded_headers()) all += detail::join("// ", header.name, "\n", header.text);
     return all;
-  }();
+  }());
   std::string key = detail::join("NVRTC ", nvrtc().major, ".", nvrtc().minor, " ", arch_option(target));
   for (const char* option : fixed_options) key += detail::join(" ", option);
   return key + "\n" + headers + text;

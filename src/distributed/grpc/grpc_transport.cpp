@@ -115,9 +115,9 @@ TlsKeys read_keys(const Tls& files) {
 
 Transport& grpc_transport(const TlsKeys& keys) {
   silence_grpc();
-  // Servers and sessions keep references.
-  static std::mutex mutex;
-  static std::map<TlsKeys, GrpcTransport> transports;
+  // Servers and sessions, which may be static objects, keep references: never destroyed.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& transports = *new std::map<TlsKeys, GrpcTransport>;
   const std::lock_guard lock(mutex);
   return transports.try_emplace(keys, keys).first->second;
 }

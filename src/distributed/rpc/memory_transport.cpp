@@ -31,7 +31,7 @@ struct Ports {
   int next = 1;
 };
 Ports& ports() {
-  static Ports all;
+  static Ports& all = *new Ports;  // never destroyed: servers may be static objects
   return all;
 }
 
@@ -143,7 +143,7 @@ class MemoryTransport final : public Transport {
 }  // namespace
 
 Transport& memory_transport() {
-  static MemoryTransport transport;
+  static MemoryTransport& transport = *new MemoryTransport;
   return transport;
 }
 

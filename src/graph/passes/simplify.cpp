@@ -67,7 +67,7 @@ class Simplifier {
 
   /// The tensor that replaces the node's output; an empty handle if the node stays. May replace inputs by simpler ones.
   Tensor simplified(const Node& node, Tensors& inputs) {
-    static const std::unordered_map<const Op*, Rule> rules{
+    static const auto& rules = *new std::unordered_map<const Op*, Rule>{
         {&ops::snapshot, &Simplifier::dense_input},
         {&ops::cast, &Simplifier::cast},
         {&ops::sum_like, &Simplifier::dense_input_of_same_shape},

@@ -1,6 +1,8 @@
 // Attention and what it takes.
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "io/onnx/onnx_ops.hpp"
@@ -22,7 +24,7 @@ bool heads_lack(const OnnxCall& c, std::size_t place) {
           (c.size(0, place) * c.size(1, place) * c.size(2, place) == 0 && !c.shape(place).is_known()));
 }
 
-const Ints heads_first{0, 2, 1, 3};  // and back
+constexpr std::array<std::int64_t, 4> heads_first{0, 2, 1, 3};  // and back
 
 // ---- Attention -------------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ FieldRule input_count(std::string_view name) { return {.name = name, .source = S
 FieldRule pair_count(std::string_view name) { return {.name = name, .source = Source::pair_count}; }
 FieldRule output_count(std::string_view name) { return {.name = name, .source = Source::output_count}; }
 
-const std::string nhwc = "NHWC";
+const std::string& nhwc = *new std::string("NHWC");
 
 /// An op whose inputs and outputs all have one type.
 OpRule plain(std::string_view op, int inputs) {
