@@ -5,6 +5,7 @@
 #include "expect.hpp"
 #include "same_bits.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 namespace tapestry::test::user_ops_test {
 namespace {
@@ -70,6 +71,45 @@ TEST_CASE("an op's functions are held to what they tell") {
                                            call.output_data<float>(1)[0] = 1;
                                          }});
   CHECK(messages_of([](Tensor x) { return apply(beyond, {x}); })[0] == "WritesBeyond has 1 outputs, no output 1");
+}
+
+TEST_CASE("a composition is held to what infer tells") {
+  const auto composed = [](const char* name, std::function<Tensors(const Call&)> f) -> const Op& {
+    return register_op({.name = name, .infer = same_shape, .cpu = [](const Call&) {}, .composition = std::move(f)});
+  };
+  const std::vector<std::pair<const Op*, std::string>> cases{
+      {&composed("ComposesSum", [](const Call& call) -> Tensors { return {reduce_sum(call.input(0))}; }),
+       "returns float32[] as output 0, where infer tells float32[3]"},
+      {&composed("ComposesDouble", [](const Call& call) -> Tensors { return {call.input(0).cast(float64)}; }),
+       "returns float64[3] as output 0, where infer tells float32[3]"},
+      {&composed("ComposesNone", [](const Call&) { return Tensors(); }), "returns 0 tensors, where infer tells 1"},
+      {&composed("ComposesEmpty", [](const Call&) { return Tensors{Tensor()}; }),
+       "returns an empty Tensor as output 0"},
+      {&composed("ComposesItself", [](const Call& call) { return apply_all(call.op(), call.inputs(), {}, {}, {}); }),
+       "applies the op itself, without an end"},
+  };
+  const TemporaryFolder folder;
+  for (const auto& [op, problem] : cases) {
+    CAPTURE(op->name);
+    const Function f = [op = op](Tensor x) { return apply(*op, {x}); };
+    const Tensor x = tensor<float>({1, 2, 3});
+    const auto traced = trace(f, {spec(float32, {3}, "x")});
+    const std::vector<std::function<void()>> users{
+        [&] { grad(f)(x); },
+        [&] {
+          vmap(f)(ones({2, 3}));
+        },
+        [&] { traced.graph().as_graph_def(); },
+        [&] {
+          onnx::save(folder / "x.onnx", {.inputs = {{"x", traced.input()}}, .outputs = {{"y", traced.output()}}});
+        },
+    };
+    for (const auto& use : users) {
+      const auto error = caught<InvalidArgumentError>(use);
+      CHECK(error.message().find(problem) != std::string::npos);
+      CHECK(error.op() == op->name);
+    }
+  }
 }
 
 TEST_CASE("a program that lacks an op reads what it is composed of") {

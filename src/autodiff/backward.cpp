@@ -55,7 +55,8 @@ Tensors gradient_of_composition(const Call& call, const Tensors& arrived, const 
     tape.watch(inputs.back());
     sources.push_back(inputs.back());
   }
-  const Tensors results = composition(Call(call.op(), inputs, call.attrs(), call.where()));
+  const Composing inside(call);
+  const Tensors results = compose(composition, call, inputs);
   std::vector<Tensor> targets, seeds;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!arrived[i]) continue;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autodiff/call_list.hpp"
+#include "dispatch/composition.hpp"
 
 namespace tapestry {
 
@@ -14,7 +15,6 @@ void check_seeds(const Tensors& targets, const Tensors& seeds);
 /// The gradient with which the walk starts at target i: its seed, or ones, whose node has the given name.
 Tensor first_gradient(const Tensors& targets, const Tensors& seeds, std::size_t i, std::string_view name = {});
 
-using Composition = std::function<Tensors(const Call&)>;
 /// The gradients of a call's inputs, as those of its composition from these inputs. `arrived`: the gradients of its
 /// outputs; empty handles for those that no gradient reaches.
 Tensors gradient_of_composition(const Call& call, const Tensors& arrived, const Composition& composition);

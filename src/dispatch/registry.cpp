@@ -3,6 +3,7 @@
 #include <mutex>
 #include <set>
 
+#include "dispatch/composition.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/define.hpp"
 #include "tapestry/detail/locate.hpp"
@@ -34,15 +35,6 @@ void add(const Op& op, Where where) {
     throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"), where);
 }
 
-bool fits(const Tensor& result, const Spec& told) {
-  if (result.dtype() != told.dtype) return false;
-  if (!told.shape.has_rank()) return true;
-  if (result.shape().rank() != told.shape.rank()) return false;
-  for (int axis = 0; axis < told.shape.rank(); ++axis)
-    if (told.shape.sizes()[axis] >= 0 && told.shape.sizes()[axis] != result.shape().sizes()[axis]) return false;
-  return true;
-}
-
 /// An op from outside the library whose functions are held to what they tell: plans rely on it.
 Op checked(Op op) {
   op.infer = [infer = std::move(op.infer), outputs = op.outputs](const Call& call) {
@@ -52,22 +44,12 @@ Op checked(Op op) {
           detail::join("infer returns ", specs.size(), " Specs, where the op has outputs = ", outputs));
     return specs;
   };
-  if (!op.evaluate) return op;
-  op.evaluate = [evaluate = std::move(op.evaluate)](const Call& call) {
-    Tensors results = evaluate(call);
-    const Specs specs = call.op().infer(call);
-    if (results.size() != specs.size())
-      throw InvalidArgumentError(
-          detail::join("evaluate returns ", results.size(), " tensors, where infer tells ", specs.size()));
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (!results[i]) throw InvalidArgumentError(detail::join("evaluate returns an empty Tensor as output ", i));
-      if (!fits(results[i], specs[i]))
-        throw InvalidArgumentError(detail::join("evaluate returns ", to_string(results[i].dtype()), results[i].shape(),
-                                                " as output ", i, ", where infer tells ", to_string(specs[i].dtype),
-                                                specs[i].shape));
-    }
-    return results;
-  };
+  if (op.evaluate)
+    op.evaluate = [evaluate = std::move(op.evaluate)](const Call& call) {
+      Tensors results = evaluate(call);
+      check_results("evaluate", results, call.op().infer(call));
+      return results;
+    };
   return op;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "dispatch/composition.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
@@ -125,9 +126,8 @@ class Batcher {
     if (op.batch) return op.batch(call);
     if (op.forward.is_elementwise()) return elementwise(call);
     if (!op.composition) return {};
-    const auto composed = [&](const Tensors& example) {
-      return op.composition(Call(op, example, call.one().attrs(), call.one().where()));
-    };
+    const Composing inside(call.one());
+    const auto composed = [&](const Tensors& example) { return compose(op.composition, call.one(), example); };
     return map_batch(composed, call.all(), std::vector<bool>(call.size(), true), call.one().where());
   }
 

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "dispatch/composition.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/autocast.hpp"
@@ -67,13 +68,7 @@ ComposedGraph compose(const Node& node) {
   Specs specs;
   for (const Tensor& input : node.inputs()) specs.push_back(input.spec());
   const auto composition = detail::is_replayed(node) ? detail::compose_replay : node.op().composition;
-  const auto composed = [&](const Tensors& inputs) {
-    Tensors outputs = composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
-    if (outputs.size() != node.outputs().size())
-      throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
-                          node.type(), node.where());
-    return outputs;
-  };
+  const auto composed = [&](const Tensors& inputs) { return tapestry::compose(composition, node, inputs); };
   return compose(specs, composed, node.where());
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <set>
 
+#include "dispatch/composition.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
 #include "io/composition.hpp"
@@ -91,6 +92,7 @@ class NodesWriter {
   /// Writes the composition of the node's op in place of the node.
   void write_composition(OnnxWriter& writer) {
     const Node& node = writer.node();
+    const Composing inside(node);
     const ComposedGraph& composed = compositions_.emplace_back(compose(node));
     for (std::size_t i = 0; i < composed.inputs.size(); ++i)
       graph_.name(composed.inputs[i], graph_.value(node.input(i)));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/make_tensor.hpp"
+#include "dispatch/composition.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/specialize.hpp"
@@ -366,6 +367,7 @@ class Exporter {
 
   /// Writes the composition of the node's op, as nodes in the node's scope.
   void write_composition(NodeWriter& writer) {
+    const Composing inside(writer.node());
     const ComposedGraph composed = compose(writer.node());
     GraphDef file = std::exchange(file_, {});
     std::unordered_set<std::string> names = std::exchange(names_, {});
