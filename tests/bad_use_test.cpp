@@ -309,9 +309,9 @@ TEST_CASE("the registry") {
   TAPESTRY_REFUSED(LookupError, "Registering two gradients with name 'BadUse'!",
                    register_gradient("BadUse", no_gradient));
   TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Absent", apply_op("Absent", {x}));
-  TAPESTRY_REFUSED(NotFoundError, "No attr named 'dtype' of the type asked for, which is a dtype [Op:Cast]",
+  TAPESTRY_REFUSED(NotFoundError, "The attribute 'dtype' is missing, which is a dtype [Op:Cast]",
                    apply_op("Cast", {x}));
-  TAPESTRY_REFUSED(NotFoundError, "No attr named 'axis' of the type asked for, which is whole numbers [Op:Sum]",
+  TAPESTRY_REFUSED(NotFoundError, "The attribute 'axis' must be whole numbers, but is a text [Op:Sum]",
                    apply_op("Sum", {x}, {{"axis", std::string("0")}}));
   TAPESTRY_REFUSED(NotFoundError, "[Op:Transpose]", apply_op("Transpose", {x}, {{"perm", 1.0}}));
   TAPESTRY_REFUSED(NotFoundError, "[Op:Fill]", apply_op("Fill", {}, {{"device", 1.0}}));

@@ -182,7 +182,7 @@ TEST_CASE("operations by name, with inputs and attributes that do not fit") {
   TAPESTRY_INVALID("ConcatV2 takes at least 1 input, but got 0",
                    graph.create_op("ConcatV2", Tensors(), {.attrs = {{"axis", std::int64_t{0}}}}));
   TAPESTRY_INVALID("Op Neg has no attribute 'bogus'", graph.create_op("Neg", {a}, {.attrs = {{"bogus", true}}}));
-  TAPESTRY_REFUSED(NotFoundError, "No attr named 'dtype'", graph.create_op("Cast", {a}));
+  TAPESTRY_REFUSED(NotFoundError, "The attribute 'dtype' is missing", graph.create_op("Cast", {a}));
   TAPESTRY_PRECONDITION("An empty Tensor was used", graph.create_op("Neg", {Tensor()}));
   CHECK(graph.operations().size() == 2);
 }

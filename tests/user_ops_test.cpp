@@ -112,6 +112,33 @@ TEST_CASE("a composition is held to what infer tells") {
   }
 }
 
+TEST_CASE("a call's attributes are those that its op declares") {
+  static const Op& op = register_op(
+      {.name = "UsersShrink",
+       .attrs = {{"by", AttrKind::real}, {"times", AttrKind::number, true}},
+       .infer = same_shape,
+       .cpu = [](const Call& call) { *call.output_data<float>() = static_cast<float>(call.attr<double>("by")); }});
+  const Tensor x = ones({});
+  const auto by_apply = [&](const Attrs& attrs) { return apply(op, {x}, attrs); };
+  const auto by_all = [&](const Attrs& attrs) { return apply_all(op, {x}, attrs, {}, Where::here())[0]; };
+  const auto by_name = [&](const Attrs& attrs) { return apply_op("UsersShrink", {x}, attrs); };
+  for (const std::function<Tensor(const Attrs&)>& call :
+       std::vector<std::function<Tensor(const Attrs&)>>{by_apply, by_all, by_name}) {
+    CHECK(call({{"by", 2}}).item<float>() == 2);
+    CHECK(call({{"by", 0.5}, {"times", 3}}).item<float>() == 0.5F);
+    const auto missing = caught<NotFoundError>([&] { call({{"times", 3}}); });
+    CHECK(missing.message() == "The attribute 'by' is missing, which is a number");
+    const auto other = caught<NotFoundError>([&] { call({{"by", true}}); });
+    CHECK(other.message() == "The attribute 'by' must be a number, but is a bool");
+    const auto whole = caught<NotFoundError>([&] { call({{"by", 2.0}, {"times", 3.0}}); });
+    CHECK(whole.message() == "The attribute 'times' must be a whole number, but is a number");
+    const auto unknown = caught<InvalidArgumentError>([&] { call({{"by", 2.0}, {"tims", 3}}); });
+    CHECK(unknown.message() == "Op UsersShrink has no attribute 'tims'; it has by, times");
+    for (const Error& error : {Error(missing), Error(other), Error(whole)}) CHECK(error.op() == "UsersShrink");
+  }
+  CHECK(apply_op("LeakyRelu", {-x}, {{"alpha", 2}}).item<float>() == -2);
+}
+
 TEST_CASE("a program that lacks an op reads what it is composed of") {
   static const Op& triple = register_op(
       {.name = "UsersTriple",

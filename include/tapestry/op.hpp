@@ -113,7 +113,7 @@ TAPESTRY_API std::string to_string(const Attrs& attrs);
 enum class AttrKind : std::uint8_t {
   flag,          ///< bool
   number,        ///< std::int64_t
-  real,          ///< double
+  real,          ///< double; a whole number is taken as one
   type,          ///< DType
   device,        ///< Device
   numbers,       ///< Ints
@@ -128,8 +128,8 @@ enum class AttrKind : std::uint8_t {
   any,           ///< any of these types
 };
 
-/// The declaration of an attribute that an op may have. `apply_op` and the reader of TensorFlow's files check the
-/// attributes that they are given against it.
+/// The declaration of an attribute that an op may have. `apply_op`, every call of an op from outside the library and
+/// the reader of TensorFlow's files check the attributes that they are given against it.
 struct OpAttr {
   /// An optional attribute of any kind, as in `.attrs = {"axis"}`.
   /// @{
@@ -336,6 +336,8 @@ struct Op {
   /// front. Without this function an elementwise op runs once on aligned inputs, an op with a composition runs what it
   /// is composed of, and any other op runs once for each example. It does so, too, where this returns no tensors.
   Tensors (*batch)(const BatchedCall&) = nullptr;
+  /// For the registry: whether `register_op` made the op, so that every call's attributes are checked.
+  bool of_program = false;
 };
 
 /// One application of an op. A tape is a list of calls, and a node of a graph is a call.

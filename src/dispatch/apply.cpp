@@ -7,6 +7,7 @@
 #include "core/make_tensor.hpp"
 #include "core/thread_object.hpp"
 #include "dispatch/autocast.hpp"
+#include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
 
 namespace tapestry {
@@ -300,9 +301,18 @@ In::In(const Init& literal, Where where) : own_(literal.tensor({}, where)), wher
   if (own_.dtype() == float32 && !literal.is_tensor()) wide_ = literal.tensor(float64, where);
 }
 
+namespace {
+
+/// The library's own calls have the attributes that their op declares.
+Attrs attrs_of_call(const Op& op, const Attrs& given, Where where) {
+  return op.of_program ? checked_attrs(op, given, where) : given;
+}
+
+}  // namespace
+
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
   const Where where = detail::call_site ? detail::call_site : inputs.begin()->where();
-  Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
+  Call call(op, Tensors(inputs.begin(), inputs.end()), attrs_of_call(op, attrs, where), where, name);
   keep_digits(op, inputs, call.mutable_inputs());
   Sink* const sink = sink_for(call);
   // No graph is open: a Variable beside a symbolic tensor is read in that tensor's graph.
@@ -333,7 +343,8 @@ Tensors performed(Call&& call, Sink* sink) {
 }  // namespace
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
-  Call call(op, inputs, attrs, detail::call_site ? detail::call_site : where, name);
+  const Where site = detail::call_site ? detail::call_site : where;
+  Call call(op, inputs, attrs_of_call(op, attrs, site), site, name);
   Sink* const sink = sink_for(call);
   return performed(std::move(call), sink);
 }

@@ -102,11 +102,7 @@ constexpr std::array kind_names{
 static_assert(kind_names.size() == std::size_t{1} + static_cast<std::size_t>(AttrKind::any));
 static_assert(std::variant_size_v<AttrValue> == static_cast<std::size_t>(AttrKind::any));
 
-[[noreturn]] void refuse_kind(const Op& op, const OpAttr& attr, Where where) {
-  throw NotFoundError(detail::join("No attr named '", attr.name, "' of the type asked for, which is ",
-                                   kind_names[static_cast<std::size_t>(attr.kind)]),
-                      op.name, where);
-}
+const char* name_of_kind(AttrKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 
 /// Arbitrary attributes of an elementwise op, to ask for its function. The number of the function's operands does not
 /// depend on their values.
@@ -158,7 +154,8 @@ const OpAttr* missing_attr(const Op& op, const Attrs& attrs) {
   return found == op.attrs.end() ? nullptr : &*found;
 }
 
-void check_attrs(const Op& op, const Attrs& attrs, Where where) {
+Attrs checked_attrs(const Op& op, const Attrs& attrs, Where where) {
+  std::vector<Attr> changed;
   for (const Attr& each : attrs) {
     const OpAttr* declared = find_attr(op, each.name);
     if (!declared) {
@@ -166,11 +163,23 @@ void check_attrs(const Op& op, const Attrs& attrs, Where where) {
       for (const OpAttr& attr : op.attrs) known.append(known.empty() ? "; it has " : ", ").append(attr.name);
       throw InvalidArgumentError(detail::join("Op ", op.name, " has no attribute '", each.name, "'", known), where);
     }
-    if (!is_of_kind(*declared, each.value)) refuse_kind(op, *declared, where);
+    if (const auto* whole = std::get_if<std::int64_t>(&each.value); whole && declared->kind == AttrKind::real) {
+      if (changed.empty()) changed.assign(attrs.begin(), attrs.end());
+      changed[static_cast<std::size_t>(&each - attrs.begin())].value = static_cast<double>(*whole);
+      continue;
+    }
+    if (!is_of_kind(*declared, each.value))
+      throw NotFoundError(detail::join("The attribute '", each.name, "' must be ", name_of_kind(declared->kind),
+                                       ", but is ", name_of_kind(static_cast<AttrKind>(each.value.index()))),
+                          op.name, where);
     if (const auto problem = problem_of(*declared, each.value))
       throw InvalidArgumentError(detail::join("The attribute '", each.name, "' ", *problem), op.name, where);
   }
-  if (const OpAttr* missing = missing_attr(op, attrs)) refuse_kind(op, *missing, where);
+  if (const OpAttr* missing = missing_attr(op, attrs))
+    throw NotFoundError(
+        detail::join("The attribute '", missing->name, "' is missing, which is ", name_of_kind(missing->kind)), op.name,
+        where);
+  return changed.empty() ? attrs : Attrs(changed);
 }
 
 }  // namespace tapestry

@@ -36,8 +36,9 @@ bool has_own_gradient(const Op& op);
 /// A required attribute of the op that is not among these, or nullptr.
 const OpAttr* missing_attr(const Op& op, const Attrs& attrs);
 
-/// Throws InvalidArgumentError for an attribute that the op does not have and for a value that it does not take, and
-/// NotFoundError for a value of another kind and for a missing attribute.
-void check_attrs(const Op& op, const Attrs& attrs, Where where);
+/// The attributes of a call, with a real number for a whole one where the op declares that. Throws InvalidArgumentError
+/// for an attribute that the op does not have and for a value that it does not take, and NotFoundError for a value of
+/// another kind and for a missing attribute.
+Attrs checked_attrs(const Op& op, const Attrs& attrs, Where where);
 
 }  // namespace tapestry

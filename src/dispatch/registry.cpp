@@ -37,6 +37,7 @@ void add(const Op& op, Where where) {
 
 /// An op from outside the library whose functions are held to what they tell: plans rely on it.
 Op checked(Op op) {
+  op.of_program = true;
   op.infer = [infer = std::move(op.infer), outputs = op.outputs](const Call& call) {
     Specs specs = infer(call);
     if (outputs >= 0 && std::cmp_not_equal(specs.size(), outputs))
@@ -107,8 +108,8 @@ std::vector<const Op*> registered_ops() {
 
 Call named_call(std::string_view name, const InList& inputs, const Attrs& attrs, std::string_view node) {
   const Op& op = registered_op(name, inputs.where());
-  Call call(op, inputs.tensors(), with_defaults(op, attrs), inputs.where(), node);
-  check_attrs(op, call.attrs(), call.where());
+  const Attrs complete = checked_attrs(op, with_defaults(op, attrs), inputs.where());
+  Call call(op, inputs.tensors(), complete, inputs.where(), node);
   detail::locating(op.name, call.where(), [&] { check_input_count(call); });
   return call;
 }
