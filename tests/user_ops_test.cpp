@@ -112,6 +112,36 @@ TEST_CASE("a composition is held to what infer tells") {
   }
 }
 
+TEST_CASE("ops without inputs, and without outputs") {
+  static int calls = 0;
+  static const Op& next = register_op({.name = "UsersCounter",
+                                       .infer = [](const Call&) -> Specs {
+                                         return {{int32, {}}};
+                                       },
+                                       .cpu = [](const Call& call) { *call.output_data<std::int32_t>() = ++calls; },
+                                       .gradient = no_gradient,
+                                       .stateful = true});
+  CHECK(apply(next, {}).item<int>() == 1);
+  CHECK(apply_op("UsersCounter", {}).item<int>() == 2);
+  const auto traced = trace([](Tensor x) { return x + apply(next, {}); }, {spec(int32, {}, "x")});
+  CHECK(traced(tensor(10)).item<int>() == 13);
+  CHECK(traced(tensor(10)).item<int>() == 14);
+  CHECK_THROWS_AS(apply(*find_op("MatMul"), {}), InvalidArgumentError);
+
+  static const Op& sink = register_op({.name = "UsersSink",
+                                       .infer = [](const Call&) { return Specs(); },
+                                       .cpu = [](const Call&) { ++calls; },
+                                       .outputs = 0,
+                                       .stateful = true});
+  GradientTape tape;
+  const Tensor x = ones({3});
+  tape.watch(x);
+  CHECK(!apply(sink, {x}));
+  CHECK(!apply_op("UsersSink", {x}));
+  CHECK(apply_all(sink, {x}, {}, {}, {}).empty());
+  CHECK(calls == 7);
+}
+
 TEST_CASE("a call's attributes are those that its op declares") {
   static const Op& op = register_op(
       {.name = "UsersShrink",

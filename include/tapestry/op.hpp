@@ -560,7 +560,8 @@ class TAPESTRY_API InList {
 
 /// Applies an op. Everything that is executed or recorded goes through `apply` or `apply_all`: they promote and check
 /// the inputs, infer and allocate the outputs, run the op on its device, and inform the tapes and traces of this
-/// thread.
+/// thread. `apply` returns the first output, or an empty Tensor for an op without outputs. The call site is that of the
+/// first input; an op without inputs is given one by `apply_all`.
 TAPESTRY_API Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs = {},
                           std::string_view name = {});
 /// The same for an op with a variable number of inputs, with several outputs, or with none.

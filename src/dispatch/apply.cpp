@@ -311,7 +311,7 @@ Attrs attrs_of_call(const Op& op, const Attrs& given, Where where) {
 }  // namespace
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
-  const Where where = detail::call_site ? detail::call_site : inputs.begin()->where();
+  const Where where = detail::call_site || inputs.size() == 0 ? detail::call_site : inputs.begin()->where();
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs_of_call(op, attrs, where), where, name);
   keep_digits(op, inputs, call.mutable_inputs());
   Sink* const sink = sink_for(call);
@@ -324,8 +324,9 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
         call.mutable_inputs()[i] = value;
       }
   perform(call, sink);
-  if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
-  Tensor output = call.output();
+  const bool has_output = !call.outputs().empty();
+  if (recorders().empty()) return has_output ? std::move(call.mutable_outputs()[0]) : Tensor();
+  Tensor output = has_output ? call.output() : Tensor();
   tell_recorders(std::move(call));
   return output;
 }
