@@ -304,6 +304,23 @@ TEST_CASE("the registry") {
   TAPESTRY_INVALID("op 'NoInfer' lacks infer", register_op({.name = "NoInfer", .cpu = nothing}));
   TAPESTRY_INVALID("exactly one of forward, view, cpu and evaluate",
                    register_op({.name = "NoCode", .infer = same_shape}));
+  for (const char* name : {"my op", "my:0", "/op", "_op", "op\n"})
+    TAPESTRY_INVALID("has a name that no operation may have",
+                     register_op({.name = name, .infer = same_shape, .cpu = nothing}));
+  TAPESTRY_INVALID("op 'TwoAttrs' has two attributes 'a'",
+                   register_op({.name = "TwoAttrs", .attrs = {"a", "b", "a"}, .infer = same_shape, .cpu = nothing}));
+  TAPESTRY_INVALID("op 'Fewer' has outputs = -2",
+                   register_op({.name = "Fewer", .infer = same_shape, .cpu = nothing, .outputs = -2}));
+  const auto of_one = [](const Call&, const Tensor& g) -> Tensors { return {g}; };
+  for (const int outputs : {0, 2}) {
+    const std::string name = detail::join("Gives", outputs);
+    const std::string problem = detail::join("The gradient takes one Tensor, where the op has ", outputs, " outputs");
+    TAPESTRY_INVALID(
+        problem,
+        register_op({.name = name, .infer = same_shape, .cpu = nothing, .gradient = of_one, .outputs = outputs}));
+    register_op({.name = name, .infer = same_shape, .cpu = nothing, .outputs = outputs});
+    TAPESTRY_INVALID(problem, register_gradient(name, of_one));
+  }
   TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Absent", register_gradient("Absent", no_gradient));
   register_gradient("BadUse", no_gradient);
   TAPESTRY_REFUSED(LookupError, "Registering two gradients with name 'BadUse'!",

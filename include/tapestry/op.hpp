@@ -227,6 +227,7 @@ class Gradient {
   requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
       Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
     if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
+      takes_one_ = true;
       function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g[0])); };
     } else {
       function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g)); };
@@ -237,6 +238,8 @@ class Gradient {
   bool flows() const { return flows_; }
   /// Whether there is a function to call.
   explicit operator bool() const { return static_cast<bool>(function_); }
+  /// Whether the function takes one Tensor, so that the op must have one output.
+  bool takes_one() const { return takes_one_; }
   /// The gradients of the inputs.
   Tensors operator()(const Call& call, const Tensors& gradients) const { return function_(call, gradients); }
 
@@ -245,7 +248,7 @@ class Gradient {
   static Tensors in_list(const Tensor& gradient) { return {gradient}; }
 
   std::function<Tensors(const Call&, const Tensors&)> function_;
-  bool flows_ = true;
+  bool flows_ = true, takes_one_ = false;
 };
 
 /// How an op computes its outputs with the kernels of a backend. The outputs are already allocated.
@@ -569,11 +572,13 @@ TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs&
                                Where where);
 
 /// Adds an op to the registry and returns the registered op, which is never destroyed. Throws InvalidArgumentError when
-/// the op lacks a name or `infer`, when it does not have exactly one of `forward`, `view`, `cpu` and `evaluate`, and
-/// when the name is taken.
+/// the op lacks a name that a node may have, or `infer`, when it does not have exactly one of `forward`, `view`, `cpu`
+/// and `evaluate`, when two attributes have one name, when `outputs` is below -1, when the gradient takes one Tensor
+/// but the op has not one output, and when the name is taken.
 TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
-/// Replaces the gradient of a registered op. Throws NotFoundError when there is no such op, and LookupError when its
-/// gradient has been replaced before.
+/// Replaces the gradient of a registered op. Throws NotFoundError when there is no such op, LookupError when its
+/// gradient has been replaced before, and InvalidArgumentError when the function takes one Tensor but the op has not
+/// one output.
 TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient, Where where = Where::here());
 /// Applies a registered op by its name, and returns its first output. Throws NotFoundError, "Unrecognized Op name X",
 /// InvalidArgumentError for an attribute that the op does not have, and NotFoundError for an attribute that is missing

@@ -41,4 +41,11 @@ const OpAttr* missing_attr(const Op& op, const Attrs& attrs);
 /// another kind and for a missing attribute.
 Attrs checked_attrs(const Op& op, const Attrs& attrs, Where where);
 
+namespace detail {
+
+/// TensorFlow's rule for the names of nodes, which by default have those of ops: "^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$".
+bool is_valid_node_name(std::string_view name);
+
+}  // namespace detail
+
 }  // namespace tapestry

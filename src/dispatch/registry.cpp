@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <mutex>
 #include <set>
@@ -35,6 +36,26 @@ void add(const Op& op, Where where) {
     throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"), where);
 }
 
+void check_declaration(const Op& op, Where where) {
+  const auto refuse = [&](const auto&... problem) {
+    throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' ", problem...), where);
+  };
+  if (!op.name.empty() && !detail::is_valid_node_name(op.name)) refuse("has a name that no operation may have");
+  if (!op.infer) refuse("lacks infer");
+  if (op.outputs < -1) refuse("has outputs = ", op.outputs);
+  for (const OpAttr& each : op.attrs)
+    if (find_attr(op, each.name) != &each) refuse("has two attributes '", each.name, "'");
+}
+
+/// Throws unless an op with this gradient may have so many outputs. An op whose number of outputs depends on its call
+/// is judged by that.
+void check_gradient(const Gradient& gradient, std::int64_t outputs, Where where) {
+  if (gradient.takes_one() && outputs >= 0 && outputs != 1)
+    throw InvalidArgumentError(
+        detail::join("The gradient takes one Tensor, where the op has ", outputs, " outputs: it must take Tensors"),
+        where);
+}
+
 /// An op from outside the library whose functions are held to what they tell: plans rely on it.
 Op checked(Op op) {
   op.of_program = true;
@@ -64,7 +85,8 @@ OpDefinition::OpDefinition(Op op) : Op(std::move(op)) {
 
 const Op& register_op(Op op, Where where) {
   detail::link_op_families();
-  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"), where);
+  check_declaration(op, where);
+  if (!op.gradient_sums) detail::locating(op.name, where, [&] { check_gradient(op.gradient, op.outputs, where); });
   auto owned = std::make_unique<const Op>(checked(std::move(op)));
   add(*owned, where);
   return *owned.release();  // lives for ever, as the registry does
@@ -72,6 +94,7 @@ const Op& register_op(Op op, Where where) {
 
 void register_gradient(std::string_view op, Gradient gradient, Where where) {
   const Op* found = &registered_op(op, where);
+  detail::locating(op, where, [&] { check_gradient(gradient, found->outputs, where); });
   const std::lock_guard lock(registry().mutex);
   if (!registry().replaced_gradients.emplace(op).second)
     throw LookupError(detail::join("Registering two gradients with name '", op, "'!"), where);
@@ -84,6 +107,14 @@ void register_gradient(std::string_view op, Gradient gradient, Where where) {
 bool has_own_gradient(const Op& op) {
   const std::lock_guard lock(registry().mutex);
   return registry().with_own_gradients.contains(&op);
+}
+
+bool detail::is_valid_node_name(std::string_view name) {
+  const auto is_start = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.'; };
+  const auto is_part = [&](char c) {
+    return is_start(c) || std::string_view("_\\/>-").find(c) != std::string_view::npos;
+  };
+  return !name.empty() && is_start(name[0]) && std::all_of(name.begin(), name.end(), is_part);
 }
 
 const Op* find_op(std::string_view name) {

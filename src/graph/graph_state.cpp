@@ -12,6 +12,7 @@
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "core/thread_object.hpp"
+#include "dispatch/declaration.hpp"
 #include "graph/infer_specs.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/error.hpp"
 
@@ -15,9 +16,6 @@ std::string lower(std::string_view text) {
   std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
   return result;
 }
-
-bool is_name_start(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.'; }
-bool is_name_part(char c) { return is_name_start(c) || std::string_view("_\\/>-").find(c) != std::string_view::npos; }
 
 }  // namespace
 
@@ -38,12 +36,8 @@ void NameTable::take(std::string_view name) { used_.try_emplace(lower(name), 1);
 
 void NameTable::release(std::string_view name) { used_.erase(lower(name)); }
 
-bool is_valid_node_name(std::string_view name) {
-  return !name.empty() && is_name_start(name[0]) && std::all_of(name.begin(), name.end(), is_name_part);
-}
-
 bool is_valid_scope_name(std::string_view name, bool at_root) {
-  return (!at_root || is_valid_node_name(name)) && std::all_of(name.begin(), name.end(), is_name_part);
+  return is_valid_node_name(at_root ? std::string(name) : join(".", name));
 }
 
 namespace {

@@ -26,9 +26,7 @@ class NameTable {
   std::unordered_map<std::string, int> used_;  ///< by the name in lower case: the next number to try
 };
 
-/// TensorFlow's rule: "^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$".
-bool is_valid_node_name(std::string_view name);
-/// The same rule at the root; within a scope, a name may begin with any of these characters.
+/// The rule of `is_valid_node_name` at the root; within a scope, a name may begin with any of its characters.
 bool is_valid_scope_name(std::string_view name, bool at_root);
 
 /// Merges two device names of TensorFlow, component by component; those of the inner name win. "/job:ps" and "/cpu:0"
