@@ -112,6 +112,36 @@ TEST_CASE("a composition is held to what infer tells") {
   }
 }
 
+TEST_CASE("a gradient that reads what needs leaves out is told so at every size") {
+  const auto reads = [](const char* name, Needs needs, bool output) -> const Op& {
+    return register_op(
+        {.name = name,
+         .infer = same_shape,
+         .cpu = [](const Call& call) { std::fill_n(call.output_data<float>(), call.output().size(), 1); },
+         .gradient = [output](const Call& call,
+                              const Tensor& g) { return g * (output ? call.output() : call.input(0)); },
+         .needs = needs});
+  };
+  const std::vector<std::pair<const Op*, std::string>> cases{
+      {&reads("NeedsNothing", needs_nothing, false), "The gradient reads input 0, which `needs` leaves out"},
+      {&reads("NeedsOutputs", needs_outputs, false), "The gradient reads input 0, which `needs` leaves out"},
+      {&reads("NeedsInputs", needs_inputs, true), "The gradient reads output 0, which `needs` leaves out"},
+      {&reads("NeedsRight", needs_inputs, false), ""},
+  };
+  for (const auto& [op, problem] : cases)
+    for (const std::int64_t size : {1, 3, 1000}) {
+      CAPTURE(op->name);
+      const auto gradient = grad([op = op](Tensor x) { return apply(*op, {x}); });
+      if (problem.empty()) {
+        CHECK(same_bits(gradient(ones({size})), ones({size})));
+        continue;
+      }
+      const auto error = caught<FailedPreconditionError>([&] { gradient(ones({size})); });
+      CHECK(error.message() == problem);
+      CHECK(error.op() == op->name);
+    }
+}
+
 TEST_CASE("ops without inputs, and without outputs") {
   static int calls = 0;
   static const Op& next = register_op({.name = "UsersCounter",

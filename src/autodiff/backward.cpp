@@ -45,6 +45,27 @@ bool is_private(const Tensor& tensor) {
 
 }  // namespace
 
+namespace {
+
+Tensors gradient_of_call(const Call& call, const Tensors& arrived) {
+  const Op& op = call.op();
+  try {
+    return op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived, op.composition);
+  } catch (const NoValueError& error) {
+    const Needs needs = op.gradient ? op.needs : needs_inputs;
+    const auto blame = [&](const Tensors& kept, std::uint32_t needed, std::string_view what) {
+      for (std::size_t i = 0; i < kept.size(); ++i)
+        if (bool(kept[i]) && kept[i].id() == error.tensor && (needed >> std::min<std::size_t>(i, 31) & 1) == 0)
+          throw FailedPreconditionError(detail::join("The gradient reads ", what, i, ", which `needs` leaves out"));
+    };
+    blame(call.inputs(), needs.inputs, "input ");
+    blame(call.outputs(), needs.outputs, "output ");
+    throw;
+  }
+}
+
+}  // namespace
+
 Tensors gradient_of_composition(const Call& call, const Tensors& arrived, const Composition& composition) {
   GradientTape tape({.watch_accessed_variables = false});
   Tensors inputs;
@@ -170,8 +191,7 @@ void Backward::pass(RecordedCall& record) {
     if (op.gradient_sums)
       for (const std::int32_t input : record.inputs)
         arrived.push_back(is_live(input) ? std::move(gradients_[input]) : Tensor());
-    Tensors gradients =
-        op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived, op.composition);
+    Tensors gradients = gradient_of_call(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));

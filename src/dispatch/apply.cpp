@@ -135,10 +135,13 @@ void log_placement(const Call& call, Device device) {
 }
 
 void require_values(const Op& op, const Call& call) {
-  for (std::size_t i = 0; i < call.inputs().size(); ++i)
-    if (call.input(i).is_symbolic() && (op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) == 0)
-      throw FailedPreconditionError(detail::join("Input #", i, " of shape ", call.input(i).shape(),
-                                                 " is symbolic: it has no value until a graph runs"));
+  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+    const Tensor& input = call.input(i);
+    if (input.is_symbolic() && (op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) == 0)
+      throw NoValueError(
+          detail::join("Input #", i, " of shape ", input.shape(), " is symbolic: it has no value until a graph runs"),
+          input.id());
+  }
 }
 
 void run_on_host(const Op& op, Call& call, const Specs& specs, Device device) {

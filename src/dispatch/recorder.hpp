@@ -130,6 +130,12 @@ class Recorder {
 /// checked.
 void execute(Call& call, const Specs& specs, Device device);
 
+/// Thrown where an op reads elements of a tensor that has none.
+struct NoValueError : FailedPreconditionError {
+  NoValueError(const std::string& message, std::int64_t id) : FailedPreconditionError(message), tensor(id) {}
+  std::int64_t tensor;  ///< its id
+};
+
 /// The recorders of this thread, outermost first.
 using Recorders = SmallVector<Recorder*, 4>;
 TAPESTRY_API Recorders& recorders();

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/make_tensor.hpp"
 #include "dispatch/composition.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/define.hpp"
@@ -56,6 +57,26 @@ void check_gradient(const Gradient& gradient, std::int64_t outputs, Where where)
         where);
 }
 
+/// A tensor as a tape keeps it that releases its elements. Small tensors are kept whole, so that a gradient that reads
+/// what it must not would be noticed only with large ones.
+void strip(Tensors& tensors, std::uint32_t needed) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if ((needed >> std::min<std::size_t>(i, 31) & 1) == 0 && bool(tensors[i]) && tensors[i].impl().storage)
+      tensors[i] = detail::without_data(tensors[i]);
+}
+
+Gradient checked(Gradient gradient, Needs needs, bool sums) {
+  if (!gradient) return gradient;
+  const auto function = [gradient, needs, sums](const Call& call, const Tensors& arrived) -> Tensors {
+    if (!sums) check_gradient(gradient, static_cast<std::int64_t>(arrived.size()), call.where());
+    Call as_kept = call;
+    strip(as_kept.mutable_inputs(), needs.inputs);
+    strip(as_kept.mutable_outputs(), needs.outputs);
+    return gradient(as_kept, arrived);
+  };
+  return function;
+}
+
 /// An op from outside the library whose functions are held to what they tell: plans rely on it.
 Op checked(Op op) {
   op.of_program = true;
@@ -72,6 +93,7 @@ Op checked(Op op) {
       check_results("evaluate", results, call.op().infer(call));
       return results;
     };
+  op.gradient = checked(std::move(op.gradient), op.needs, op.gradient_sums);
   return op;
 }
 
@@ -99,7 +121,7 @@ void register_gradient(std::string_view op, Gradient gradient, Where where) {
   if (!registry().replaced_gradients.emplace(op).second)
     throw LookupError(detail::join("Registering two gradients with name '", op, "'!"), where);
   // Ops are constants to everyone else; this is the one change that the registry makes to them.
-  const_cast<Op*>(found)->gradient = std::move(gradient);
+  const_cast<Op*>(found)->gradient = checked(std::move(gradient), Needs{}, false);
   const_cast<Op*>(found)->needs = Needs{};
   registry().with_own_gradients.erase(found);
 }
