@@ -1,5 +1,7 @@
 // Ops that a program registers: what they may get wrong, and what files have of them.
 
+#include <stdexcept>
+
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
@@ -197,6 +199,53 @@ TEST_CASE("a call's attributes are those that its op declares") {
     for (const Error& error : {Error(missing), Error(other), Error(whole)}) CHECK(error.op() == "UsersShrink");
   }
   CHECK(apply_op("LeakyRelu", {-x}, {{"alpha", 2}}).item<float>() == -2);
+}
+
+TEST_CASE("exceptions of an op's functions get its name and line, and stay within") {
+  static const auto boom = [] { throw std::out_of_range("boom"); };
+  static const auto twice = [](const Call& call) { return Tensors{call.input(0) * 2.0}; };
+  static const Op& infers = register_op({.name = "BoomInfer",
+                                         .infer =
+                                             [](const Call& call) {
+                                               boom();
+                                               return same_shape(call);
+                                             },
+                                         .evaluate = twice});
+  static const Op& computes = register_op({.name = "BoomCpu", .infer = same_shape, .cpu = [](const Call&) { boom(); }});
+  static const Op& evaluates =
+      register_op({.name = "BoomEvaluate", .infer = same_shape, .evaluate = [](const Call& call) {
+                     boom();
+                     return twice(call);
+                   }});
+  static const Op& differentiates = register_op(
+      {.name = "BoomGradient", .infer = same_shape, .evaluate = twice, .gradient = [](const Call&, const Tensor& g) {
+         boom();
+         return g;
+       }});
+  static const Op& composes = register_op(
+      {.name = "BoomComposition", .infer = same_shape, .evaluate = twice, .composition = [](const Call& call) {
+         boom();
+         return twice(call);
+       }});
+  for (const Op* op : {&infers, &computes, &evaluates, &differentiates, &composes}) {
+    CAPTURE(op->name);
+    Where line;
+    const auto f = [&](Tensor x) {
+      line = Where::here(), x = apply(*op, {x});
+      return x;
+    };
+    try {
+      grad(f)(ones({3}));
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.message() == "boom");
+      CHECK(error.op() == op->name);
+      CHECK(place(error) == to_string(line));
+      CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
+    }
+  }
+  const auto traced = trace([](Tensor x) { return apply(computes, {x}); }, {spec(float32, {3}, "x")});
+  CHECK(caught<Error>([&] { traced(ones({3})); }).op() == "BoomCpu");
 }
 
 TEST_CASE("a program that lacks an op reads what it is composed of") {

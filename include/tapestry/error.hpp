@@ -36,7 +36,7 @@ enum class Code {
   aborted = 10,             ///< another participant of the operation has ended it
   out_of_range = 11,        ///< no element at that position
   unimplemented = 12,       ///< Tapestry, or the format of a file, lacks it
-  internal = 13,            ///< a bug in the library
+  internal = 13,            ///< a bug in the library, or a std::exception of an op of the program
   unavailable = 14,         ///< another process cannot be reached
   data_loss = 15,           ///< a damaged file
   lookup = 100,             ///< Python's LookupError, which TensorFlow raises for an op without a gradient

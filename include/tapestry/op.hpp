@@ -574,7 +574,8 @@ TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs&
 /// Adds an op to the registry and returns the registered op, which is never destroyed. Throws InvalidArgumentError when
 /// the op lacks a name that a node may have, or `infer`, when it does not have exactly one of `forward`, `view`, `cpu`
 /// and `evaluate`, when two attributes have one name, when `outputs` is below -1, when the gradient takes one Tensor
-/// but the op has not one output, and when the name is taken.
+/// but the op has not one output, and when the name is taken. An exception that is no Error, thrown by one of the op's
+/// functions, becomes an Error with the op and the call site; std::rethrow_if_nested throws it as it was.
 TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
 /// Replaces the gradient of a registered op. Throws NotFoundError when there is no such op, LookupError when its
 /// gradient has been replaced before, and InvalidArgumentError when the function takes one Tensor but the op has not

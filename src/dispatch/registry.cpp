@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "core/make_tensor.hpp"
@@ -57,6 +59,38 @@ void check_gradient(const Gradient& gradient, std::int64_t outputs, Where where)
         where);
 }
 
+/// An exception that is no Error, with what it lacks.
+struct NamedException final : Error, std::nested_exception {
+  explicit NamedException(const char* what) : Error(Code::internal, what) {}
+};
+
+/// Within a handler: throws an exception that does not tell where it comes from as an Error that does.
+[[noreturn]] void throw_named(const Call& call) {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& exception) {
+    NamedException error(exception.what());
+    error.locate(call.type(), call.where());
+    throw error;
+  }
+}
+
+template <class R>
+void name_exceptions(std::function<R(const Call&)>& function) {
+  if (!function) return;
+  function = [function = std::move(function)](const Call& call) -> R {
+    try {
+      return function(call);
+    } catch (...) {
+      throw_named(call);
+    }
+  };
+}
+
 /// A tensor as a tape keeps it that releases its elements. Small tensors are kept whole, so that a gradient that reads
 /// what it must not would be noticed only with large ones.
 void strip(Tensors& tensors, std::uint32_t needed) {
@@ -72,7 +106,11 @@ Gradient checked(Gradient gradient, Needs needs, bool sums) {
     Call as_kept = call;
     strip(as_kept.mutable_inputs(), needs.inputs);
     strip(as_kept.mutable_outputs(), needs.outputs);
-    return gradient(as_kept, arrived);
+    try {
+      return gradient(as_kept, arrived);
+    } catch (...) {
+      throw_named(call);
+    }
   };
   return function;
 }
@@ -93,6 +131,10 @@ Op checked(Op op) {
       check_results("evaluate", results, call.op().infer(call));
       return results;
     };
+  name_exceptions(op.infer);
+  name_exceptions(op.cpu);
+  name_exceptions(op.evaluate);
+  name_exceptions(op.composition);
   op.gradient = checked(std::move(op.gradient), op.needs, op.gradient_sums);
   return op;
 }
