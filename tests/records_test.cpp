@@ -82,6 +82,27 @@ TEST_CASE("records: what is written is read") {
         std::vector<std::string>{"a", "b"});
 }
 
+TEST_CASE("records: a set of files that lacks one") {
+  const TemporaryFolder folder;
+  for (const int i : {0, 2, 3}) write(folder / data::shard_name("train", i, 4), {std::to_string(i)});
+  for (const int i : {0, 1}) write(folder / (data::shard_name("test", i, 2) + ".tfrecord"), {std::to_string(i)});
+  for (const char* name : {"one-of-two", "part-3-of-4", "part-00009-of-00004", "part-00001-of-", "-of-00002"})
+    write(folder / name, {name});
+  const std::string lacks = detail::join("There is ", (folder / "train-00000-of-00004").string(), ", but no ",
+                                         (folder / "train-00001-of-00004").string());
+  TAPESTRY_REFUSED(NotFoundError, lacks, data::records(folder / "train-*"));
+  TAPESTRY_REFUSED(NotFoundError, lacks, data::records(folder / "*"));
+  // Files that exist may be left out, and files that are named may be those of a set that is elsewhere.
+  write(folder / data::shard_name("train", 1, 4), {"1"});
+  CHECK(bytes_of(data::records(folder / "train-0000[03]*")) == std::vector<std::string>{"0", "3"});
+  std::filesystem::remove(folder / "train-00003-of-00004");
+  CHECK(bytes_of(data::records(folder / "train-00001-of-00004")) == std::vector<std::string>{"1"});
+  CHECK(bytes_of(data::records(folder / "test-*")) == std::vector<std::string>{"0", "1"});
+  CHECK(bytes_of(data::records(folder / "*-of-*[!34]")).size() == 4);
+  std::filesystem::remove(folder / "test-00000-of-00002.tfrecord");
+  TAPESTRY_REFUSED(NotFoundError, "test-00000-of-00002.tfrecord", data::records(folder / "test-*"));
+}
+
 TEST_CASE("records: patterns") {
   const TemporaryFolder folder;
   for (const int i : {2, 0, 1}) write(folder / data::shard_name("train", i, 3), {std::to_string(i)});

@@ -70,7 +70,8 @@ class Patterns {
 ///
 ///     for (const tp::data::Record& record : tp::data::records("train-*.tfrecord")) ...
 ///
-/// Throws NotFoundError when a pattern matches no file. A loop throws DataLossError for a file that is truncated or
+/// Throws NotFoundError when a pattern matches no file, and when it matches some of the files of a set, such as
+/// "train-00003-of-00010", of which one does not exist. A loop throws DataLossError for a file that is truncated or
 /// damaged, with the path and the offset in bytes of the record, after all records before the damage; and no length
 /// that a damaged file claims makes it allocate more memory than the file can fill.
 TAPESTRY_API Stream<Record> records(const Patterns& patterns, const RecordOptions& options = {},

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -118,10 +119,40 @@ std::vector<std::string> glob(const std::string& pattern, Where where) {
   return paths;
 }
 
+namespace {
+
+/// Throws NotFoundError where a name tells of how many files it is one, "train-00003-of-00010", and one of the others
+/// does not exist: whoever names files by a pattern means all.
+void require_all_shards(const std::vector<std::string>& found, Where where) {
+  std::string last;  // the first of the set that was looked at last
+  for (const std::string& path : found) {
+    const std::size_t of = path.rfind("-of-");
+    const std::size_t dash = of == std::string::npos || of == 0 ? of : path.rfind('-', of - 1);
+    if (dash == std::string::npos) continue;
+    std::int64_t index = 0, count = 0;
+    const char* const end = path.data() + path.size();
+    const auto told = std::from_chars(path.data() + of + 4, end, count);
+    std::from_chars(path.data() + dash + 1, path.data() + of, index);
+    if (index < 0 || index >= count) continue;
+    const auto member = [&](std::int64_t i) {
+      return shard_name(path.substr(0, dash), i, count).append(told.ptr, end);
+    };
+    if (member(index) != path || member(0) == last) continue;
+    last = member(0);
+    std::error_code error;
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!std::filesystem::exists(member(i), error))
+        throw NotFoundError(detail::join("There is ", path, ", but no ", member(i)), where);
+  }
+}
+
+}  // namespace
+
 Stream<Record> records(const Patterns& patterns, const RecordOptions& options, Where where) {
   auto paths = std::make_shared<std::vector<std::string>>();
   for (const std::string& each : patterns.list()) {
     const std::vector<std::string> found = glob(each, where);
+    if (found != std::vector{each}) require_all_shards(found, where);
     paths->insert(paths->end(), found.begin(), found.end());
   }
   return Stream<Record>(
