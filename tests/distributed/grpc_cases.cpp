@@ -175,6 +175,17 @@ TEST_CASE("large tensors, and many threads") {
   CHECK(right == 200);
 }
 
+TEST_CASE("the time after which a task is asked is a number") {
+  for (const char* text : {"20s", "foo", "-1", "0", "1e3", " 20"}) {
+    const test::Setting setting("TAPESTRY_KEEPALIVE_MS", text);
+    CHECK_THROWS_AS(Server::create_local_server(), InvalidArgumentError);
+  }
+  for (const char* text : {"", "1", "20000"}) {
+    const test::Setting setting("TAPESTRY_KEEPALIVE_MS", text);
+    CHECK_NOTHROW(Server::create_local_server());
+  }
+}
+
 TEST_CASE("a run ends at its deadline and when it is stopped") {
   const Target target;
   Graph graph;

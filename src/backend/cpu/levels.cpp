@@ -31,7 +31,10 @@ constexpr Level compiled_levels[] = {TAPESTRY_LEVELS(TAPESTRY_LEVEL)};
 Level detect() {
 #ifdef __x86_64__
   const char* wanted = std::getenv("TAPESTRY_CPU_LEVEL");
-  const std::string_view name = wanted ? wanted : "";
+  const std::string_view name = wanted && *wanted ? wanted : "v4";
+  if (name != "v2" && name != "v3" && name != "v4")
+    throw InvalidArgumentError(
+        detail::join("The environment variable TAPESTRY_CPU_LEVEL must be v2, v3 or v4, but is \"", name, "\""));
   const Level most = std::min(best_level(), name == "v2" ? Level::v2 : name == "v3" ? Level::v3 : Level::v4);
 #else
   const Level most = Level::portable;

@@ -37,7 +37,8 @@ namespace tapestry::host {
 
 enum class Level : std::uint8_t { portable, v2, v3, v4 };
 /// The highest level that this processor runs and that is compiled, or a lower one that the environment variable
-/// TAPESTRY_CPU_LEVEL names ("v2", "v3"). The tests use the variable.
+/// TAPESTRY_CPU_LEVEL names ("v2", "v3", "v4"). Throws InvalidArgumentError if it is another word. The tests use the
+/// variable.
 Level cpu_level();
 /// What is thrown where no level is compiled that this processor runs.
 FailedPreconditionError no_kernels();

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
@@ -53,11 +55,19 @@ inline Reply reply_of(const grpc::ByteBuffer& buffer) {
 }
 
 /// After how many milliseconds without an answer one side asks whether the other is there; half as many later it is
-/// taken for gone. TAPESTRY_KEEPALIVE_MS sets it, for networks in which half a minute is too long.
+/// taken for gone. TAPESTRY_KEEPALIVE_MS sets it, for networks in which half a minute is too long. Throws
+/// InvalidArgumentError unless that is a number from 1 on.
 inline int keepalive_ms() {
   constexpr int usual = 20'000, least = 100;
-  const char* text = std::getenv("TAPESTRY_KEEPALIVE_MS");
-  return text ? std::max(std::atoi(text), least) : usual;
+  const char* given = std::getenv("TAPESTRY_KEEPALIVE_MS");
+  if (!given || !*given) return usual;
+  const std::string_view text = given;
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1)
+    throw InvalidArgumentError(
+        join("The environment variable TAPESTRY_KEEPALIVE_MS must be a number from 1 on, but is \"", text, "\""));
+  return std::max(number, least);
 }
 
 /// Errors are thrown, not written to the terminal, unless the user asks for gRPC's log.
