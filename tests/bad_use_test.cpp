@@ -356,7 +356,15 @@ TEST_CASE("checkpoints of a module whose parts have no names") {
 
 TEST_CASE("settings") {
   const int threads = num_threads();
-  TAPESTRY_INVALID("number of threads must be at least 1, but is -5", set_num_threads(-5));
+  TAPESTRY_INVALID("number of threads must be from 1 to 4096, but is -5", set_num_threads(-5));
+  TAPESTRY_INVALID("number of threads must be from 1 to 4096, but is 100000", set_num_threads(100000));
+  TAPESTRY_INVALID("There is no device /device:GPU:0", memory_stats(cuda(0)));
+  TAPESTRY_INVALID("There is no device /device:GPU:0", reset_peak_memory(cuda(0)));
+  TAPESTRY_INVALID("There is no device /device:GPU:0", synchronize(cuda(0)));
+  TAPESTRY_INVALID("There is no device /device:GPU:0", trim_memory(cuda(0)));
+  nn::Dense layer(2, 2);
+  TAPESTRY_INVALID("There is no device /device:GPU:0", layer.to(cuda(0)));
+  TAPESTRY_REFUSED(NotFoundError, "train-images-idx3-ubyte", data::mnist("", data::Split::train));
   CHECK(num_threads() == threads);
   TAPESTRY_INVALID("must be \"highest\", \"high\" or \"medium\", but is \"fast\"", set_matmul_precision("fast"));
   CHECK(matmul_precision() == "highest");

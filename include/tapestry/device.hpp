@@ -64,7 +64,7 @@ TAPESTRY_API std::string cuda_status();
 /// Waits until a device has finished all work that was started on it. Timing needs this, because a GPU works
 /// asynchronously. Reading values does not: it waits by itself. On the CPU there is nothing to wait for. Throws
 /// InvalidArgumentError when there is no such device, and InternalError when work on it has failed.
-TAPESTRY_API void synchronize(Device device);
+TAPESTRY_API void synchronize(Device device, Where where = Where::here());
 
 /// Turns a log on or off: for every op that runs outside of a Session, a line such as "Executing op MatMul in device
 /// /job:localhost/replica:0/task:0/device:GPU:0" is written to std::clog. For sessions there is
@@ -75,7 +75,8 @@ TAPESTRY_API void set_log_device_placement(bool on);
 TAPESTRY_API void set_soft_device_placement(bool on);
 
 /// Sets the number of threads that CPU kernels use, including the calling thread. The default is the number of
-/// processors that this process may use. Results never depend on it. Throws InvalidArgumentError for a number below 1.
+/// processors that this process may use. Results never depend on it. Throws InvalidArgumentError for a number below 1
+/// or above 4096.
 TAPESTRY_API void set_num_threads(int count, Where where = Where::here());
 /// The number of threads that CPU kernels use.
 TAPESTRY_API int num_threads();
@@ -100,11 +101,11 @@ struct MemoryStats {
   std::int64_t allocations = 0;  ///< memory blocks handed out since the start of the process
 };
 /// The current counters. Throws InvalidArgumentError when there is no such device.
-TAPESTRY_API MemoryStats memory_stats(Device device = cpu());
+TAPESTRY_API MemoryStats memory_stats(Device device = cpu(), Where where = Where::here());
 /// Resets `peak` to the bytes that are in use now. Throws InvalidArgumentError when there is no such device.
-TAPESTRY_API void reset_peak_memory(Device device = cpu());
+TAPESTRY_API void reset_peak_memory(Device device = cpu(), Where where = Where::here());
 /// Returns the cached memory to the system. The result is the number of bytes.
-TAPESTRY_API std::int64_t trim_memory(Device device = cpu());
+TAPESTRY_API std::int64_t trim_memory(Device device = cpu(), Where where = Where::here());
 
 /// @}
 

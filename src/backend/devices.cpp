@@ -9,6 +9,7 @@
 #include "backend/backend.hpp"
 #include "backend/cuda_loader.hpp"
 #include "core/make_tensor.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/device.hpp"
 
 namespace tapestry {
@@ -140,10 +141,18 @@ int register_backend(std::unique_ptr<Backend> backend) {
   return kind;
 }
 
-MemoryStats memory_stats(Device device) { return backend_of(device).memory_stats(); }
-void reset_peak_memory(Device device) { backend_of(device).reset_peak_memory(); }
-void synchronize(Device device) { backend_of(device).synchronize(); }
-std::int64_t trim_memory(Device device) { return backend_of(device).trim_memory(); }
+namespace {
+
+Backend& asked_backend(Device device, Where where) {
+  return detail::locating({}, where, [&]() -> Backend& { return backend_of(device); });
+}
+
+}  // namespace
+
+MemoryStats memory_stats(Device device, Where where) { return asked_backend(device, where).memory_stats(); }
+void reset_peak_memory(Device device, Where where) { asked_backend(device, where).reset_peak_memory(); }
+void synchronize(Device device, Where where) { asked_backend(device, where).synchronize(); }
+std::int64_t trim_memory(Device device, Where where) { return asked_backend(device, where).trim_memory(); }
 
 namespace detail {
 Allocator& allocator_of(Device device) { return backend_of(device); }

@@ -32,8 +32,10 @@ constexpr std::array<File, 4> files{{
 }};
 
 [[noreturn]] void refuse_missing(const fs::path& dir, const File& missing, Where where) {
+  std::error_code error;  // an empty name is that of the current folder
+  const fs::path folder = fs::absolute(dir.empty() ? "." : dir, error);
   std::string text = detail::join("There is neither ", missing.name, ".gz nor ", missing.name, " in the folder ",
-                                  fs::absolute(dir).string(), ".\nThe MNIST database consists of these files:\n");
+                                  folder.string(), ".\nThe MNIST database consists of these files:\n");
   for (const File& file : files)
     text += detail::join("  ", file.name, ".gz  ", file.bytes, " bytes\n    md5    ", file.md5, "\n    sha256 ",
                          file.sha256, '\n');

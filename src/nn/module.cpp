@@ -200,6 +200,7 @@ void Module::load_state_dict(const StateDict& state, Where where) {
 }
 
 void Module::to(Device device, Where where) {
+  const CallSiteScope site(where);
   const ExecuteNow now;
   const PauseRecording pause;
   for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
@@ -214,6 +215,7 @@ void Module::to(Device device, Where where) {
 void Module::to(DType dtype, Where where) {
   if (!is_floating(dtype))
     throw InvalidArgumentError(join("A module's numbers become a float type, not ", to_string(dtype)), where);
+  const CallSiteScope site(where);
   const ExecuteNow now;
   const PauseRecording pause;
   for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {

@@ -200,8 +200,10 @@ void parallel_tasks(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
 }  // namespace host
 
 void set_num_threads(int count, Where where) {
-  if (count < 1)
-    throw InvalidArgumentError(detail::join("The number of threads must be at least 1, but is ", count), where);
+  constexpr int most = 4096;  // beyond all machines: a number that no system starts would fail in a later op
+  if (count < 1 || count > most)
+    throw InvalidArgumentError(detail::join("The number of threads must be from 1 to ", most, ", but is ", count),
+                               where);
   host::wanted_threads().store(count, std::memory_order_relaxed);  // the pool follows at its next use
 }
 
