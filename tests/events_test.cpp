@@ -12,6 +12,7 @@
 #include "io/crc32c.hpp"
 #include "io/events/run_metadata.hpp"
 #include "io/tensorflow/graph_def.hpp"
+#include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
@@ -186,6 +187,8 @@ TEST_CASE("an event file: name, version, scalars, texts, metadata") {
   writer.add_text("note", "**bold**", 4);
   const RunMetadata metadata;
   writer.add_run_metadata(metadata, "step 3", 3);
+  TAPESTRY_REFUSED(InvalidArgumentError, "The tag 'step 3' was used for a run before",
+                   writer.add_run_metadata(metadata, "step 3", 4));
   CHECK(events_in(writer.path()).size() == 1);
   writer.flush();
   const std::vector<Event> events = events_in(writer.path());

@@ -199,6 +199,12 @@ TEST_CASE("one picture for each stage, and one of the memory") {
     if (!last) CHECK(svg.find("<title>x (Placeholder)</title>") != std::string::npos);
   }
   CHECK_THROWS_AS(explanation.write_svg("/dev/null/plan"), FailedPreconditionError);
+  // An empty name is that of the current folder, as for a FileWriter.
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  explanation.write_svg("");
+  std::filesystem::current_path(before);
+  CHECK(content_of(folder / ("0-" + explanation.stages[0].name + ".svg")).starts_with("<svg "));
 }
 
 TEST_CASE("a run tells its plan, and its times if asked") {

@@ -53,8 +53,8 @@ class TAPESTRY_API FileWriter {
   void add_image(std::string_view tag, std::span<const std::byte> png, std::int64_t step, Where where = Where::here());
   /// Adds a text in Markdown.
   void add_text(std::string_view tag, std::string_view text, std::int64_t step, Where where = Where::here());
-  /// Adds what a run has done, under a tag that must be used only once per file. TensorBoard colours the graph by the
-  /// times and the memory of the operations.
+  /// Adds what a run has done, under a tag that no other run in the file has. TensorBoard colours the graph by the
+  /// times and the memory of the operations. Throws InvalidArgumentError for a tag that was used before.
   void add_run_metadata(const RunMetadata& metadata, std::string_view tag, std::int64_t step = 0,
                         Where where = Where::here());
 

@@ -80,7 +80,7 @@ std::string memory_svg(const ExecutionPlan& plan) {
 
 void Explanation::write_svg(const std::string& folder, const DrawOptions& options, Where where) const {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) throw FailedPreconditionError(detail::join("Cannot make ", folder, ": ", error.message()), where);
   std::size_t count = 0;
   const auto write = [&](const std::string& name, const std::string& svg) {

@@ -11,6 +11,8 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -195,6 +197,7 @@ struct FileWriter::State {
 
   std::filesystem::path path;
   std::mutex mutex;
+  std::set<std::string, std::less<>> run_tags;
   std::string buffer;  ///< records that are not written yet
   int descriptor = -1;
   double written = 0;  ///< when the buffer was last empty
@@ -274,6 +277,11 @@ void FileWriter::add_text(std::string_view tag, std::string_view text, std::int6
 }
 
 void FileWriter::add_run_metadata(const RunMetadata& metadata, std::string_view tag, std::int64_t step, Where where) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->run_tags.emplace(tag).second)
+      throw InvalidArgumentError(detail::join("The tag '", tag, "' was used for a run before"), where);
+  }
   const std::string bytes = io::encode(metadata);
   std::string tagged;
   pbf_writer writer(tagged);

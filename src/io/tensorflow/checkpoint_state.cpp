@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "io/file.hpp"
 #include "io/tensorflow/graph_def.hpp"
@@ -20,7 +21,8 @@ fs::path state_file(const std::string& folder) { return fs::path(folder) / "chec
 /// The prefix as the file has it: relative to the folder if it lies in there.
 std::string prefix_in(const fs::path& folder, const std::string& prefix) {
   const fs::path relative = fs::path(prefix).lexically_relative(folder);
-  return relative.empty() || *relative.begin() == ".." ? fs::absolute(prefix).string() : relative.string();
+  std::error_code error;  // for an empty prefix
+  return relative.empty() || *relative.begin() == ".." ? fs::absolute(prefix, error).string() : relative.string();
 }
 
 CheckpointState read_state(const std::string& folder, std::string_view text) {
