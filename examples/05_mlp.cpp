@@ -135,9 +135,10 @@ int main(int count, char** arguments) {
   std::string out = ".";
   support::parse_flags(count, arguments, "Trains a multi-layer perceptron on points in the plane.",
                        {{"--seed", "of the points and the first weights", seed},
-                        {"--steps", "of gradient descent", steps},
+                        {"--steps", "of gradient descent", steps, 1},
                         {"--out", "folder for the pictures", out}});
   return support::run([&] {
+    support::require_folder("--out", out);
     tp::random::NumpyLegacy numpy(static_cast<std::uint32_t>(seed));
     const auto cluster = [&](double x, double y) { return 0.2 * numpy.randn({25, 2}) + tp::tensor<double>({x, y}); };
     const auto red_points = tp::concat({cluster(0, 0), cluster(1, 1)});
@@ -178,7 +179,6 @@ int main(int count, char** arguments) {
                 traced.seconds);
 
     const std::filesystem::path folder = out;
-    std::filesystem::create_directories(folder);
     std::vector<double> losses = eager.losses;
     losses.push_back(network.loss(X, c).item<double>());
     draw_boundary(folder / "decision_boundary.png", network, blue_points, red_points);

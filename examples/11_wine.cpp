@@ -29,7 +29,7 @@ int main(int count, char** arguments) {
   int epochs = 30, seed = 1;
   support::parse_flags(count, arguments, "Predicts the marks of wines.",
                        {{"--data", "folder with winequality-white.csv", data},
-                        {"--epochs", "passes over the wines to learn from", epochs},
+                        {"--epochs", "passes over the wines to learn from", epochs, 1},
                         {"--seed", "of the split, of the order and of the first weights", seed}});
   return support::run([&] {
     const auto start = static_cast<std::uint64_t>(seed);

@@ -38,11 +38,12 @@ int main(int count, char** arguments) {
   int epochs = 5, seed = 1;
   support::parse_flags(count, arguments, "Learns handwritten digits with a convolutional network.",
                        {{"--data", "folder with the MNIST files", data},
-                        {"--epochs", "passes over the training images", epochs},
+                        {"--epochs", "passes over the training images", epochs, 1},
                         {"--seed", "of the first weights and of the order of the images", seed},
                         {"--log", "folder for TensorBoard", log},
                         {"--model", "folder for the trained model, such as models/mnist/1; none by default", model}});
   return support::run([&] {
+    if (!model.empty()) support::require_folder("--model", model);
     const auto train = images(data, tp::data::Split::train), test = images(data, tp::data::Split::test);
     tp::data::Loader batches(train, {.batch = 64, .shuffle = true, .seed = static_cast<std::uint64_t>(seed)});
     tp::data::Loader test_batches(test, {.batch = 500});
@@ -50,7 +51,7 @@ int main(int count, char** arguments) {
     tp::random::seed(static_cast<std::uint64_t>(seed));
     auto net = network();
     const auto image = tp::spec(tp::float32, {-1, 28, 28, 1}, "image"), digit = tp::spec(tp::int64, {-1}, "digit");
-    std::cout << tp::nn::summary(net, image);
+    std::cout << tp::nn::summary(net, image) << std::flush;
 
     tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.002, epochs * batches.size()));
     const auto step = tp::trace(
@@ -103,8 +104,8 @@ int main(int count, char** arguments) {
 // 5     ReLU       [?,128]                0
 // 6     Dense      [?,10]             1,290
 // Sequential: 207,018 parameters, 828,472 bytes with all buffers
-// Epoch 1  test accuracy 0.9877
-// Epoch 2  test accuracy 0.9904
-// Epoch 3  test accuracy 0.9898
-// Epoch 4  test accuracy 0.9931
-// Epoch 5  test accuracy 0.9936
+// Epoch 1  test accuracy 0.988
+// Epoch 2  test accuracy 0.9886
+// Epoch 3  test accuracy 0.9914
+// Epoch 4  test accuracy 0.9916
+// Epoch 5  test accuracy 0.993

@@ -27,10 +27,13 @@ class Alphabet {
   tp::Tensor numbers(const std::string& text) const {
     std::vector<std::int64_t> numbers;
     numbers.reserve(text.size());
-    for (const char letter : text) {
-      const auto number = letters_.find(letter);
-      if (number == std::string::npos)
-        throw tp::InvalidArgumentError(std::string("The text to learn from has no '") + letter + "'");
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const auto number = letters_.find(text[i]);
+      if (number == std::string::npos) {
+        std::size_t size = 1;  // the other bytes of a character of UTF-8 begin with the bits 10
+        while (i + size < text.size() && (text[i + size] & 0xC0) == 0x80) ++size;
+        throw tp::InvalidArgumentError("The text to learn from has no '" + text.substr(i, size) + "'");
+      }
       numbers.push_back(static_cast<std::int64_t>(number));
     }
     return tp::tensor(numbers);
@@ -84,8 +87,8 @@ int main(int count, char** arguments) {
   int epochs = 5, units = 256, length = 400, seed = 1;
   support::parse_flags(count, arguments, "Learns to write like Shakespeare.",
                        {{"--data", "folder with tinyshakespeare.txt", data},
-                        {"--epochs", "passes over the text", epochs},
-                        {"--units", "of the LSTM", units},
+                        {"--epochs", "passes over the text", epochs, 1},
+                        {"--units", "of the LSTM", units, 1},
                         {"--start", "of the text that it writes", start},
                         {"--length", "of the text that it writes, in characters", length},
                         {"--seed", "of the first weights, of the order of the pieces, and of the text", seed},
@@ -96,6 +99,8 @@ int main(int count, char** arguments) {
         "It is data/tinyshakespeare/input.txt of https://github.com/karpathy/char-rnn (A. Karpathy), "
         "1,115,394 bytes; any other text will do."));
     const Alphabet alphabet(text);
+    if (start.empty()) throw tp::InvalidArgumentError("--start needs a character, from which the text goes on");
+    alphabet.numbers(start);  // before the training: throws for a character that the text lacks
     const auto [train, validation] = tp::data::split(pieces(alphabet.numbers(text)), 0.1, {.shuffle = false});
     tp::data::Loader batches(
         train, {.batch = 32, .shuffle = true, .seed = static_cast<std::uint64_t>(seed), .drop_last = true});

@@ -5,6 +5,8 @@
 
 #include <tapestry/tapestry.hpp>
 
+#include "support/flags.hpp"
+
 constexpr std::int64_t length = 8, digits = 10, features = 32;
 
 struct Sorter : tp::nn::Module {
@@ -22,7 +24,8 @@ struct Sorter : tp::nn::Module {
   }
 };
 
-int main() {
+int main(int count, char** arguments) {
+  support::parse_flags(count, arguments, "Learns to sort by attention.", {});
   tp::random::seed(1);
   Sorter sorter;
   tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.005, 600));

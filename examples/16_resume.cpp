@@ -1,7 +1,8 @@
 // A training that can be killed at any moment: its checkpoints hold everything that is needed to resume with the same
-// bits.
+// bits. Started again, this program goes on, too, and in the end it removes its checkpoints.
 #include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include <tapestry/tapestry.hpp>
 
@@ -39,9 +40,7 @@ int main(int count, char** arguments) {
   support::parse_flags(count, arguments, "Trains, breaks off, and goes on.",
                        {{"--out", "folder for checkpoints", out}});
   return support::run([&] {
-    const std::string unbroken = out + "/unbroken", broken = out + "/broken";
-    for (const std::string& folder : {unbroken, broken}) std::filesystem::remove_all(folder);
-
+    const std::string unbroken = out + "/without_end", broken = out + "/with_end";
     const auto whole = train(unbroken, 200);
     train(broken, 100);  // The steps since its last checkpoint are lost.
     const auto resumed = train(broken, 200);
@@ -50,6 +49,13 @@ int main(int count, char** arguments) {
     for (const auto& [name, weights] : whole)
       same = same && weights.to_vector<float>() == resumed.at(name).to_vector<float>();
     std::cout << (same ? "the same weights to the last bit" : "other weights") << '\n';
+
+    // All is done: the next start is a first one.
+    for (const std::string& folder : {unbroken, broken}) {
+      while (const auto checkpoint = tp::Checkpoint::latest(folder)) std::filesystem::remove(*checkpoint);
+      std::error_code not_empty;
+      std::filesystem::remove(folder, not_empty);
+    }
   });
 }
 

@@ -59,7 +59,7 @@ int main(int count, char** arguments) {
   int epochs = 2, seed = 1;
   support::parse_flags(count, arguments, "Learns handwritten digits in float32 and in mixed precision.",
                        {{"--data", "folder with the MNIST files", data},
-                        {"--epochs", "passes over the training images", epochs},
+                        {"--epochs", "passes over the training images", epochs, 1},
                         {"--seed", "of the first weights and of the order of the images", seed}});
   return support::run([&] {
     const auto train = tp::data::mnist(data, tp::data::Split::train);

@@ -6,6 +6,8 @@
 
 #include <tapestry/tapestry.hpp>
 
+#include "support/flags.hpp"
+
 constexpr int letters = 27;  // 0 ends a word; 1 to 26 are a to z
 constexpr int hidden = 24, beam = 3, longest = 10;
 
@@ -66,7 +68,8 @@ std::vector<std::string> texts_of(const tp::Tensor& words) {
   return texts;
 }
 
-int main() {
+int main(int count, char** arguments) {
+  support::parse_flags(count, arguments, "Learns words and searches for them.", {});
   Speller speller;
   const std::vector<std::string> known{"loop",   "loop",   "loop",   "loop",   "look", "look", "lock",
                                        "branch", "branch", "branch", "branch", "beam", "beam", "break"};

@@ -55,18 +55,22 @@ int main(int count, char** arguments) {
   int ranks = 1, epochs = 5, batch = 128, seed = 1;
   support::parse_flags(count, arguments, "Learns handwritten digits on several ranks.",
                        {{"--data", "folder with the MNIST files", data},
-                        {"--ranks", "threads that train, where mpirun has not started several processes", ranks},
-                        {"--epochs", "passes over the training images", epochs},
-                        {"--batch", "images in a step, on all ranks together", batch},
+                        {"--ranks", "threads that train, where mpirun has not started several processes", ranks, 1},
+                        {"--epochs", "passes over the training images", epochs, 1},
+                        {"--batch", "images in a step, on all ranks together", batch, 1},
                         {"--seed", "of the first weights and of the order of the images", seed}});
   return support::run([&] {
+    const auto world = tp::Communicator::world();
+    const int parts = world.size() > 1 ? world.size() : ranks;
+    if (batch % parts != 0)
+      throw tp::InvalidArgumentError("--batch " + std::to_string(batch) + " is not a multiple of the " +
+                                     std::to_string(parts) + " ranks, which share it");
     const Settings settings{.train = tp::data::mnist(data, tp::data::Split::train),
                             .test = tp::data::mnist(data, tp::data::Split::test),
                             .epochs = epochs,
                             .batch = batch,
                             .seed = static_cast<std::uint64_t>(seed)};
     tp::random::seed(static_cast<std::uint64_t>(seed));
-    const auto world = tp::Communicator::world();
     if (world.size() > 1) return learn(world, settings);
     tp::run_ranks(ranks, [&](const tp::Communicator& threads) { learn(threads, settings); });
   });

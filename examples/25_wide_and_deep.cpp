@@ -389,25 +389,22 @@ void train(const Settings& settings) {
 int main(int count, char** arguments) {
   std::string data = "data/tabular", records = "census", only, model;
   int epochs = 8, seed = 1, ranks = 0, workers = 0;
+  constexpr int most = 64;  // they are threads and servers of this process
   support::parse_flags(count, arguments, "Predicts who earns more than 50,000 dollars.",
                        {{"--data", "folder with adult-train.csv and adult-test.csv", data},
                         {"--records", "folder for the records", records},
                         {"--only", "what to do: write the records, or train on them; both by default", only},
                         {"--model", "folder for the trained model, such as models/census/1; none by default", model},
-                        {"--ranks", "copies that train data parallel; 0: in one process", ranks},
-                        {"--workers", "workers that train on parameter servers; 0: in one process", workers},
-                        {"--epochs", "passes over the records", epochs},
+                        {"--ranks", "copies that train data parallel; 0: in one process", ranks, 0, most},
+                        {"--workers", "workers that train on parameter servers; 0: in one process", workers, 0, most},
+                        {"--epochs", "passes over the records", epochs, 1},
                         {"--seed", "of the order and of the first weights", seed}});
   return support::run([&] {
     if (!only.empty() && only != "write" && only != "train")
       throw tp::InvalidArgumentError("--only takes write or train, not " + only);
-    constexpr int most = 64;  // they are threads and servers of this process
-    for (const auto& [flag, number] : {std::pair("--ranks", ranks), std::pair("--workers", workers)})
-      if (number > most)
-        throw tp::InvalidArgumentError(std::string(flag) + " takes 0 to 64, not " + std::to_string(number));
     if (ranks > 0 && workers > 0)
       throw tp::InvalidArgumentError("--ranks and --workers are two ways to train: choose one");
-    if (epochs < 1) throw tp::InvalidArgumentError("--epochs takes a number from 1 on, not " + std::to_string(epochs));
+    if (!model.empty() && only != "write") support::require_folder("--model", model);
     if (only != "train") write_all(data, records);
     if (only == "write") return;
     train({.records = records,

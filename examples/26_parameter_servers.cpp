@@ -75,10 +75,14 @@ int main(int count, char** arguments) {
                         {"--job", "of this process: ps or worker", job},
                         {"--task", "the number of this process in its job", task}});
   return support::run([&] {
-    if (cluster.empty()) return all_in_one_process();
+    if (cluster.empty()) {
+      if (!job.empty() || task != 0) throw tp::InvalidArgumentError("--job and --task need --cluster");
+      return all_in_one_process();
+    }
     const auto spec = tp::ClusterSpec::from_arguments(count, arguments);
     tp::Server server(spec);
     if (server.job() == "ps") return server.join();
+    std::cerr << "Waiting for the other tasks of the cluster\n";
     work(spec, server);
     if (server.task() == 0) show(spec, server);
   });
