@@ -17,8 +17,8 @@ struct RegisteredGradient {
 
 /// Adds an operation with such a gradient, and returns the values. `inputs`: the values, and what the gradient
 /// captures. Where there is no function, asking for the gradient throws UnimplementedError.
-Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tensors& inputs, std::string_view name,
-                                 Where where);
+TAPESTRY_API Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tensors& inputs,
+                                              std::string_view name, Where where);
 
 /// Whether an op has a gradient of the file's.
 bool has_registered_gradient(const Op& op);
