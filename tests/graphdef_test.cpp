@@ -420,6 +420,7 @@ TEST_CASE("a learning rate that changes is written as its formula, if it has one
       {"exponential", ExponentialDecay(0.3, 2, 0.5)},
       {"cosine", CosineDecay(0.3, 4, {.alpha = 0.1})},
       {"pieces", PiecewiseConstantDecay({0, 3}, {0.1, 0.3, 0.2})},
+      {"a short rise", PiecewiseConstantDecay({2, 4}, {0.1, 0.3, 0.1})},
       {"a warm-up", LinearWarmup(CosineDecay(0.3, 4), 3)},
       {"a warm-up of a number", LinearWarmup(0.3, 3, {.start_factor = 0.5})}};
   const std::vector<std::function<Model(const LearningRate&)>> optimizers{

@@ -32,7 +32,8 @@ struct TrainingStep {
   /// Maps the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector that begins with
   /// the learning rate.
   Closure numbers;
-  /// Maps it, as a float64 scalar, to the learning rate, by ops; nullptr for a schedule without a formula.
+  /// Maps it, as a float64 scalar, to the learning rate, by ops; nullptr for a number, and for a schedule without
+  /// a formula.
   Closure rate;
   Variable iterations;
   /// Adds the update of a job as ops that use the formula's numbers and the condition, which may be empty.

@@ -307,7 +307,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
                             .global_step = options.global_step,
                             .only_if = options.only_if,
                             .where = where};
-  if (rule_->learning_rate.has_formula()) {
+  if (rule_->learning_rate.has_formula() && !rule_->learning_rate.is_number()) {
     const auto rate = [rule = rule_](const Tensors& steps) -> Tensors {
       return {rule->learning_rate.formula(steps[0])};
     };

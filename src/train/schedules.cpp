@@ -18,7 +18,8 @@ double minimum(double x, double y) { return std::min(x, y); }
 
 LearningRate::LearningRate(double rate, Where where)
     : schedule_([rate](std::int64_t) { return rate; }),
-      formula_([rate](const Tensor&) { return full({}, rate, {.dtype = float64}); }) {
+      formula_([rate](const Tensor&) { return full({}, rate, {.dtype = float64}); }),
+      is_number_(true) {
   require_not_negative(rate, "learning_rate", where);
 }
 

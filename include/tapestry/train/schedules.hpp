@@ -46,10 +46,13 @@ class TAPESTRY_API LearningRate {
   Tensor formula(const Tensor& step) const;
   /// Whether there is one.
   bool has_formula() const { return static_cast<bool>(formula_); }
+  /// Whether the rate is a number.
+  bool is_number() const { return is_number_; }
 
  private:
   std::function<double(std::int64_t)> schedule_;
   std::function<Tensor(const Tensor&)> formula_;
+  bool is_number_ = false;
 };
 
 /// values[i] for steps above boundaries[i - 1] up to and including boundaries[i], and the last value after the last

@@ -37,12 +37,8 @@ class UpdateFormula {
     }
   }
 
-  /// Whether the learning rate changes from step to step, by a formula of ops.
-  bool is_scheduled() const {
-    if (!schedule_) return false;
-    const double now = rate_at(now_);
-    return std::any_of(probes_.begin(), probes_.end(), [&](std::int64_t step) { return rate_at(now_ + step) != now; });
-  }
+  /// Whether the learning rate follows a formula of ops.
+  bool is_scheduled() const { return bool(schedule_); }
 
   /// The numbers, which must be the same in all steps but for the learning rate.
   Reals scheduled() const {
@@ -111,7 +107,7 @@ class UpdateFormula {
 
   double rate_at(std::int64_t step) const {
     const ExecuteNow now;
-    return (*schedule_)({tensor(static_cast<double>(step)).cast(float64)})[0].item<double>();
+    return (*schedule_)({tensor<double>(static_cast<double>(step))})[0].item<double>();
   }
 
   /// Whether numbers that an op and C++ compute by the same formula are the same.
