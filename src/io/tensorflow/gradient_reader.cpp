@@ -27,10 +27,17 @@ Tensors read_with_gradient(const NodeReader& reader, const std::vector<Argument>
       for (std::size_t i = 0; i < arguments.size(); ++i) given[arguments[i]] = {traced[i], {}};
       return read_body(file.function, given, file.function.outputs);
     };
-    detail::FunctionTracer tracer(tensors, where);
-    gradient.function = tracer.trace({{file.function.name, body, specs, "operand"}})[0];
-    const Tensors operands = tracer.operands();
-    tensors.append(operands.begin(), operands.end());
+    // Only who asks for the gradient needs it.
+    try {
+      detail::FunctionTracer tracer(tensors, where);
+      gradient.function = tracer.trace({{file.function.name, body, specs, "operand"}})[0];
+      const Tensors operands = tracer.operands();
+      tensors.append(operands.begin(), operands.end());
+    } catch (const InvalidArgumentError& error) {
+      gradient.problem = error.message();
+    } catch (const UnimplementedError& error) {
+      gradient.problem = error.message();
+    }
   }
   return detail::with_registered_gradient(gradient, tensors, reader.def().name, where);
 }

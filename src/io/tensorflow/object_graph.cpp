@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/saver.hpp"
 #include "io/wire.hpp"
 
@@ -178,7 +179,7 @@ std::string encode_functions(const ObjectGraph& graph) {
     bytes += encode_in_library(signature.function);
     for (const ObjectGraph::GradientObject& each : signature.gradients) {
       bytes += encode_in_library(each.function);
-      bytes += each.graph->library;
+      merge_library(bytes, each.graph->library);  // branches and loops of several gradients may be the same
       pbf_writer library(bytes);
       add_message(library, 3, [&](pbf_writer& registered) {
         registered.add_string(1, each.function.name);

@@ -330,7 +330,8 @@ void save(const std::string& folder, const Model& model, Where where) {
       const io::ObjectGraph objects = objects_of(signatures, part, variables, saved, *graph.state());
       parts.objects = io::encode_objects(objects);
       checkpoint_objects = io::encode_checkpoint_objects(objects);
-      part.library = io::without_functions(part.library, function_prefix) + io::encode_functions(objects);
+      part.library = io::without_functions(part.library, function_prefix);
+      io::merge_library(part.library, io::encode_functions(objects));
       io::name_gradients(part, objects);
     }
     if (!saved.empty()) parts.saver = io::add_saver(part, std::move(saved));
