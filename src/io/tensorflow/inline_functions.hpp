@@ -10,8 +10,8 @@ namespace tapestry::io {
 
 /// The gradients that a SavedModel has for functions of its own.
 struct FileGradients {
-  /// What a gradient takes behind the gradients of the results: the object of a Variable, or a
-  /// tensor of the function for which it was made.
+  /// What a gradient takes behind the gradients of the results: the object of a Variable, or a tensor of the function
+  /// for which it was made.
   struct Capture {
     std::size_t object = 0;
     std::string tensor{};    ///< "" for a Variable
