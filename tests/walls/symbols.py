@@ -51,7 +51,7 @@ def main():
         elif mode == 'exports':
             wrong += [f'{library}: exports {name}' for name in foreign_exports(symbols)]
         else:
-            level = re.search(r'_(\w+?)\.a$', library.replace('libtapestry_kernels', ''))[1]
+            level = re.search(r'_([a-z0-9]+)\.a$', library)[1]
             wrong += [f'{library}: {name} is not in namespace {level}' for name in shared_kernels(symbols, level)]
     print(*wrong, sep='\n')
     sys.exit(1 if wrong else 0)
