@@ -9,6 +9,8 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "flow_models.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace control_flow_errors_test {
@@ -274,6 +276,51 @@ TEST_CASE("a predicate that is no bool is refused, eagerly and traced") {
     says("The predicate", message([&] { trace(choose, {spec(p.dtype(), {})}); }));
     says("The condition of the loop", message([&] { trace(count, {spec(p.dtype(), {})}); }));
   }
+}
+
+TEST_CASE("a file that lies about which lists of a loop have elements of different shapes gives an error or values") {
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  const auto loops_and_gradient = [&](const Tensor& x, const Tensor& n) -> std::vector<Tensor> {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = counted(x, n, [&](const Tensor& i, const Tensor& s) {
+      return counted(s, i, [&](const Tensor&, const Tensor& t) {
+        sum.assign_add(reduce_sum(t, {0}));
+        return sin(t * sum);
+      });
+    });
+    return {y, tape.gradient(y, x)};
+  };
+  const auto traced = trace(loops_and_gradient, {spec(float64, {-1, 3}), spec(int32, {})});
+  const io::GraphDef file = io::decode(traced.graph().as_graph_def());
+  const Tensor x = tensor({{0.5, -1.0, 0.25}, {1.5, 0.75, -0.5}}).cast(float64);
+  const std::string input = traced.input(0).name(), times = traced.input(1).name(), slope = traced.output(1).name();
+  const auto run = [&](const io::GraphDef& def) {
+    const Session session(Graph::from_graph_def(io::encode(def)));
+    session.run(session.graph().get_operation_by_name("init"));
+    return session.run(slope, {{input, x}, {times, tensor(4)}});
+  };
+  const Tensor expected = run(file);
+  int hints = 0, refused = 0;
+  for (std::size_t at = 0; at < file.nodes.size(); ++at) {
+    const auto found = file.nodes[at].attrs.find("_tapestry_ragged");
+    if (found == file.nodes[at].attrs.end()) continue;
+    ++hints;
+    const std::int64_t variables = static_cast<std::int64_t>(file.nodes[at].inputs.size());
+    for (std::int64_t number = -1; number <= variables; ++number) {
+      CAPTURE(number);
+      io::GraphDef lying = file;
+      lying.nodes[at].attrs["_tapestry_ragged"] = io::ListDef{.ints = {number}};
+      try {
+        CHECK(run(lying).shape() == x.shape());
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  }
+  CHECK(hints == 2);
+  CHECK(refused > 0);
+  CHECK(same_bits(run(file), expected));
 }
 
 }  // namespace control_flow_errors_test

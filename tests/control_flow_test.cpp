@@ -31,6 +31,13 @@ struct FlowProgram {
 
 Tensor below(const Tensor& i, const Tensor& n) { return less(i, n); }
 
+/// Applies f(number of the iteration, value) so many times to a value.
+Tensor counted(const Tensor& times, const Tensor& value, const std::function<Tensor(const Tensor&, const Tensor&)>& f) {
+  const auto body = [&](const Tensor& i, const Tensor& s) { return std::tuple{i + 1, f(i, s)}; };
+  return std::get<1>(
+      while_loop([&](const Tensor& i, const Tensor&) { return less(i, times); }, body, std::tuple{0, value}));
+}
+
 const std::vector<FlowProgram>& programs() {
   static const std::vector<FlowProgram> list{
       {"branch",
@@ -240,6 +247,58 @@ const std::vector<FlowProgram>& programs() {
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          return cond(
              less(n, 2), [&] { return x * w * random::normal({3}, {.dtype = float64}); }, [&] { return x * w; });
+       }},
+      {"random numbers in a loop in a loop, as often as the outer one has run",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+           return counted(i, s, [&](const Tensor&, const Tensor& t) {
+             return sin(t * w) * random::normal({3}, {.dtype = float64});
+           });
+         });
+       }},
+      {"a Variable that a loop in a loop changes",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable& sum) {
+         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+           return counted(3 - i, s, [&](const Tensor& j, const Tensor& t) {
+             sum.assign_add(reduce_sum(t, {0}));
+             return tanh(t * sum) * w + cast(i + j, float64);
+           });
+         });
+       }},
+      {"random numbers in a loop in a loop in a branch in a loop",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+           return cond(
+               greater(i, 1),
+               [&] {
+                 return counted(i, s, [&](const Tensor& j, const Tensor& t) {
+                   return counted(j, t * 0.5, [&](const Tensor&, const Tensor& u) {
+                     return sin(u) * w + random::uniform({3}, {.dtype = float64}) * u;
+                   });
+                 });
+               },
+               [&] { return s * w; });
+         });
+       }},
+      {"a scan in a loop over rows that a condition chooses, with random numbers",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+           const Tensor number = cumsum(ones_like(reduce_sum(s, {1})));
+           const Tensor rows = boolean_mask(s, less_equal(number, cast(i, float64)));
+           const Tensor drawn = dropout(rows, 0.5) * random::normal_like(rows);
+           const Tensor sums = map([&](const Tensor& row) { return sin(row) * w; }, concat({drawn, s}, 0));
+           return s * 0.5 + reduce_sum(square(sums), {0});
+         });
+       }},
+      {"a shape that changes, and random numbers",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, minimum(n, 3)); },
+                                          [&](Tensor i, Tensor s) {
+                                            const Tensor noise = random::normal({3}, {.dtype = float64});
+                                            return std::tuple{i + 1, concat({s * noise, sin(s) * w}, 0)};
+                                          },
+                                          std::tuple{0, x}, {.shape_invariants = {{}, {-1, 3}}});
+         return reduce_sum(s_out * s_out) + reduce_sum(x);
        }},
       {"a shape that changes",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {

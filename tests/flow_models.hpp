@@ -177,6 +177,36 @@ inline const std::vector<FlowModel>& flow_models() {
                 sum;
        },
        false},
+      {"a Variable that a loop in a loop changes, as often as the outer one has run",
+       [](T x, T n, V w, V sum) {
+         return counted(x, n, [&](Tensor i, Tensor s) {
+           return counted(s, i, [&](Tensor, Tensor t) {
+             sum.assign_add(reduce_sum(t, {0}));
+             return sin(t * sum) + t * w;
+           });
+         });
+       },
+       false},
+      {"a Variable that a scan in a branch in a loop changes, over rows that a mask leaves",
+       [](T x, T n, V w, V sum) {
+         return counted(x, n, [&](Tensor i, Tensor s) {
+           return cond(
+               less(i, 3),
+               [&] {
+                 const Tensor rows = boolean_mask(s, less(reduce_sum(s, {1}), cast(i, float64)));
+                 auto [last_out, all_out] = scan(
+                     [&](Tensor before, Tensor row) {
+                       sum.assign_add(row);
+                       const Tensor next = sin(before * sum) + row;
+                       return std::tuple{next, next * w};
+                     },
+                     sum.value(), rows);
+                 return s * last_out + reduce_sum(square(all_out), {0});
+               },
+               [&] { return tanh(s); });
+         });
+       },
+       false},
       {"loops for the sake of what they change",
        [](T x, T n, V w, V sum) {
          while_loop([&](Tensor i) { return less(i, n); },

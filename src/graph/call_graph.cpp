@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/known_values.hpp"
 #include "graph/specialize.hpp"
@@ -116,7 +117,7 @@ class GraphCall {
         if (!call_function(*parts.condition, given, where)[0].item<bool>()) break;
       }
       const std::int64_t at = parts.reverse ? length - 1 - done : done;
-      for (std::size_t i = parts.carried; i < operands; ++i) values[i] = gather(inputs[i], at, 0);
+      for (std::size_t i = parts.carried; i < operands; ++i) values[i] = element_of(parts, inputs, i, at);
       if (!states.empty()) {
         std::copy(states.back().begin(), states.back().end(), values.begin() + operands);
         states.pop_back();
@@ -127,11 +128,50 @@ class GraphCall {
     }
     Tensors outputs(values.begin(), values.begin() + parts.carried);
     for (std::size_t k = 0; k < stacked.size(); ++k) {
+      const bool is_sizes = k > 0 && parts.is_ragged_stack(k - 1);
+      if (is_sizes) continue;
       if (parts.reverse) std::reverse(stacked[k].begin(), stacked[k].end());
       complete(stacked[k], parts.body.outputs[parts.carried + k].spec());
-      outputs.push_back(stacked[k].empty() ? no_elements(node.output(parts.carried + k)) : stack(stacked[k]));
+      const Tensor& output = node.output(parts.carried + k);
+      const Tensor sizes = parts.is_ragged_stack(k) ? fill_up(stacked[k], output.rank() - 1) : Tensor();
+      outputs.push_back(stacked[k].empty() ? no_elements(output) : stack(stacked[k]));
+      if (sizes) outputs.push_back(sizes);
     }
     return outputs;
+  }
+
+  static Tensor element_of(const WhileParts& parts, const Tensors& inputs, std::size_t i, std::int64_t at) {
+    const Tensor element = gather(inputs[i], at, 0);
+    const Tensor& expected = parts.body.inputs[i];
+    if (!parts.is_ragged_sequence(i - parts.carried) || !expected) return element;
+    const Tensor sizes = on_host(gather(inputs[i + 1], at, 0));
+    if (sizes.shape() != Shape{element.rank()})
+      throw InvalidArgumentError(
+          join("The sizes of the elements of ", inputs[i].shape(), " are ", inputs[i + 1].shape()));
+    Ints kept;
+    for (int axis = 0; axis < element.rank(); ++axis) {
+      const std::int64_t known = expected.shape().sizes()[axis];
+      kept.push_back(known >= 0 ? known : sizes.data<std::int64_t>()[axis]);
+    }
+    return slice(element, Ints(kept.size()), kept);
+  }
+
+  /// Gives elements of different shapes zeros behind them, up to the largest. Returns their sizes.
+  static Tensor fill_up(std::vector<Tensor>& elements, std::int64_t rank) {
+    std::vector<std::int64_t> sizes;
+    Ints largest(static_cast<std::size_t>(rank));
+    for (const Tensor& each : elements)
+      for (std::size_t axis = 0; axis < largest.size(); ++axis) {
+        sizes.push_back(each.shape().sizes()[axis]);
+        largest[axis] = std::max(largest[axis], sizes.back());
+      }
+    for (Tensor& each : elements) {
+      std::vector<Padding> paddings;
+      for (std::size_t axis = 0; axis < largest.size(); ++axis)
+        paddings.push_back({0, largest[axis] - each.shape().sizes()[axis]});
+      each = pad(each, paddings);
+    }
+    return tensor(sizes, {static_cast<std::int64_t>(elements.size()), rank});
   }
 
   /// Gives the iterations that lack an element, since a branch that is not taken gives none, zeros, which nothing

@@ -69,6 +69,26 @@ void require_same_length(const WhileParts& parts, const Tensors& inputs) {
   }
 }
 
+/// Throws unless each ragged stack and sequence is followed by its sizes, as far as the inputs are known.
+void require_sizes(const WhileParts& parts, const Tensors& inputs) {
+  const auto require = [](const Ints& ragged, std::size_t count, const std::function<Spec(std::size_t)>& spec_of) {
+    for (const std::int64_t number : ragged) {
+      const bool is_followed = number >= 0 && std::cmp_less(number, count) && std::cmp_less(number + 1, count);
+      const Spec sizes = is_followed ? spec_of(static_cast<std::size_t>(number) + 1) : Spec{};
+      if (!is_followed || sizes.dtype != int64 || (sizes.shape.has_rank() && sizes.shape.rank() != 2))
+        throw InvalidArgumentError(join("The elements of number ", number, " of ", count,
+                                        " stacks or sequences are said ",
+                                        "to differ in shape, but int64[iterations, rank] does not follow"));
+    }
+  };
+  require(parts.ragged_sequences, parts.sequences, [&](std::size_t i) { return inputs[parts.carried + i].spec(); });
+  const std::size_t stacks = std::max(parts.body.outputs.size(), parts.carried) - parts.carried;
+  require(parts.ragged_stacks, stacks, [&](std::size_t i) {
+    const Tensor& given = parts.body.outputs[parts.carried + i];
+    return Spec{given ? given.dtype() : int64, Shape::unknown_rank()};
+  });
+}
+
 /// Throws unless the loop variables stay as they are, as far as the trace of the body tells. What only a run tells is
 /// compared after each iteration, of which there may be none.
 void require_loop_variables(const WhileParts& parts, const Specs& given) {
@@ -83,6 +103,7 @@ void require_loop_variables(const WhileParts& parts, const Specs& given) {
 Specs infer_while(const Call& call) {
   const WhileParts parts(call);
   require_same_length(parts, call.inputs());
+  require_sizes(parts, call.inputs());
   const Specs given = parts.body_specs(call.inputs());
   Specs specs = infer_if_run(parts.body, given);
   if (specs.size() < parts.carried)
@@ -96,6 +117,10 @@ Specs infer_while(const Call& call) {
     Shape stacked{iterations};
     for (const std::int64_t size : specs[i].shape.sizes()) stacked.push_back(size);
     specs[i].shape = stacked;
+  }
+  for (const std::int64_t stack : parts.ragged_stacks) {
+    const std::size_t output = parts.carried + static_cast<std::size_t>(stack);
+    specs[output + 1] = {int64, {iterations, specs[output].shape.rank() - 1}};
   }
   return specs;
 }
@@ -121,6 +146,8 @@ Op flow_op(const char* name, bool stateful, Specs (*infer)(const Call&),
 const std::vector<OpAttr> loop_attrs{{"carried", AttrKind::number},
                                      {"sequences", AttrKind::number},
                                      {"varying", AttrKind::numbers, optional},
+                                     {"ragged_stacks", AttrKind::numbers, optional},
+                                     {"ragged_sequences", AttrKind::numbers, optional},
                                      {"maximum_iterations", AttrKind::number, optional},
                                      {"reverse", AttrKind::flag, optional},
                                      {"recompute", AttrKind::flag, optional},
@@ -149,7 +176,8 @@ bool may_lack(const Tensor& tensor, bool or_elements) {
   const auto output = static_cast<std::size_t>(number);
   const std::vector<GraphFunction>& functions = functions_of(*node);
   if (is_while(node->op()))
-    return or_elements && output >= WhileParts(*node).carried && may_lack(functions[0].outputs[output], true);
+    return or_elements && output >= WhileParts(*node).carried && bool(functions[0].outputs[output]) &&
+           may_lack(functions[0].outputs[output], true);
   return std::any_of(functions.begin(), functions.end(), [&](const GraphFunction& each) {
     return !each.outputs[output] || may_lack(each.outputs[output], or_elements);
   });
@@ -180,10 +208,28 @@ WhileParts::WhileParts(const Call& call)
       reverse(call.attrs().find("reverse") && call.attr<bool>("reverse")),
       maximum(call.attrs().find("maximum_iterations") ? call.attr<std::int64_t>("maximum_iterations") : -1) {
   if (const Ints* list = call.attrs().find<Ints>("varying")) varying = *list;
+  if (const Ints* list = call.attrs().find<Ints>("ragged_stacks")) ragged_stacks = *list;
+  if (const Ints* list = call.attrs().find<Ints>("ragged_sequences")) ragged_sequences = *list;
 }
 
-bool WhileParts::may_vary(std::size_t carried_value) const {
-  return std::find(varying.begin(), varying.end(), static_cast<std::int64_t>(carried_value)) != varying.end();
+namespace {
+
+bool has(const Ints& numbers, std::size_t number) {
+  return std::find(numbers.begin(), numbers.end(), static_cast<std::int64_t>(number)) != numbers.end();
+}
+
+}  // namespace
+
+bool WhileParts::may_vary(std::size_t carried_value) const { return has(varying, carried_value); }
+bool WhileParts::is_ragged_stack(std::size_t stack) const { return has(ragged_stacks, stack); }
+bool WhileParts::is_ragged_sequence(std::size_t sequence) const { return has(ragged_sequences, sequence); }
+
+Tensors WhileParts::varying_inputs() const {
+  Tensors inputs;
+  for (std::size_t i = 0; i < carried + sequences; ++i)
+    if (bool(body.inputs[i]) && (i < carried ? may_vary(i) : is_ragged_sequence(i - carried)))
+      inputs.push_back(body.inputs[i]);
+  return inputs;
 }
 
 Specs WhileParts::body_specs(const Tensors& inputs) const {
@@ -193,6 +239,7 @@ Specs WhileParts::body_specs(const Tensors& inputs) const {
     if (i < carried && may_vary(i)) spec = body.inputs[i].spec();
     if (i >= carried && i < carried + sequences && spec.shape.has_rank())
       spec.shape = Shape(spec.shape.sizes().subspan(1));
+    if (i >= carried && is_ragged_sequence(i - carried) && bool(body.inputs[i])) spec.shape = body.inputs[i].shape();
     specs.push_back(spec);
   }
   return specs;
@@ -213,13 +260,31 @@ void require_loop_variable(const std::string& name, const Spec& given, const Spe
                : ""));
 }
 
+void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragged_stacks) {
+  std::vector<GraphFunction> functions = functions_of(node);
+  for (std::size_t i = 0; i < more.size(); ++i) functions[i].outputs.append(more[i].begin(), more[i].end());
+  std::vector<Attr> list;
+  for (const Attr& each : with_functions(node.attrs(), std::move(functions)))
+    if (each.name != "ragged_stacks") list.push_back(each);
+  if (!ragged_stacks.empty()) list.push_back({"ragged_stacks", ragged_stacks});
+  const Attrs attrs(list);
+  Call call(node.op(), node.inputs(), attrs, node.where(), node.name());
+  const Specs all = node.op().infer(call);
+  node.graph->extend(node, attrs, Specs(all.begin() + node.outputs().size(), all.end()));
+}
+
 namespace {
 
 /// Looks for ops whose outputs have sizes that depend on values, on the way to a tensor.
 class ValueDependence {
  public:
+  explicit ValueDependence(const Tensors& known) {
+    for (const Tensor& each : known) known_.insert(each.id());
+  }
+
   bool of(const Tensor& tensor) {
     if (tensor.shape().is_known()) return false;
+    if (known_.contains(tensor.id())) return true;
     const auto [node, number] = endpoint_of(tensor);
     if (!node || !seen_.insert(tensor.id()).second) return false;
     const auto output = static_cast<std::size_t>(number);
@@ -240,15 +305,16 @@ class ValueDependence {
   bool of_loop(const Node& node, std::size_t output) {
     const WhileParts parts(node);
     if (output < parts.carried) return parts.may_vary(output) || of(node.input(output));
-    const bool has_open_length = parts.sequences > 0 && of(node.input(parts.carried));
-    return parts.condition || has_open_length || of(parts.body.outputs[output]);
+    if (parts.condition || (bool(parts.body.outputs[output]) && of(parts.body.outputs[output]))) return true;
+    return std::any_of(node.inputs().begin() + parts.carried, node.inputs().end(),
+                       [&](const Tensor& input) { return of(input); });
   }
 
-  std::set<std::int64_t> seen_;  ///< tensors, by id
+  std::set<std::int64_t> known_, seen_;  ///< tensors, by id
 };
 
 }  // namespace
 
-bool depends_on_values(const Tensor& output) { return ValueDependence().of(output); }
+bool depends_on_values(const Tensor& tensor, const Tensors& known) { return ValueDependence(known).of(tensor); }
 
 }  // namespace tapestry::detail

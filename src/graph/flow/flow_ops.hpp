@@ -16,6 +16,12 @@ namespace tapestry::detail {
 // element of each stacked output. The condition takes the carried values and the operands. TensorFlow has no sequences
 // and stacked outputs; in its files, they are lists of tensors among the carried values.
 //
+// The elements of a stack may differ in shape if its number, among the stacked outputs, is in the attribute
+// "ragged_stacks". The stack then has zeros behind the smaller ones, and the next output, which the body does not give,
+// is their sizes: int64[iterations, rank]. "ragged_sequences" has the numbers of the sequences that are such stacks.
+// The next sequence is the sizes, which the body ignores. Users' loops have neither; their gradients do, if a loop in
+// the loop draws random numbers as often as a condition says.
+//
 // The gradient of a While that recomputes is a While with the attribute "replayed": the number of its first operands
 // that are the state in which the forward loop began. Its functions are [body, forward body]. Its sequences are those
 // of the forward loop, then others. `ReplayingRunner` runs it; files have its composition.
@@ -48,8 +54,9 @@ inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
 }
 /// The attributes with other functions.
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
-/// Gives a node further outputs: these tensors, one list for each of its functions, of equal length.
-void add_outputs(Node& node, const std::vector<Tensors>& more);
+/// Gives a node further outputs: these tensors, one list for each of its functions, of equal length. `ragged_stacks`:
+/// all that a While has then.
+void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragged_stacks = {});
 
 /// The parts of a While.
 struct TAPESTRY_API WhileParts {
@@ -65,15 +72,22 @@ struct TAPESTRY_API WhileParts {
   Specs body_specs(const Tensors& inputs) const;
   /// Whether a shape of a carried value may change from iteration to iteration.
   bool may_vary(std::size_t carried_value) const;
+  /// Whether elements of a stacked output, or of a sequence, differ in shape. Both are counted from 0.
+  bool is_ragged_stack(std::size_t stack) const;
+  bool is_ragged_sequence(std::size_t sequence) const;
+  /// The inputs of the body whose shapes differ from iteration to iteration.
+  Tensors varying_inputs() const;
 
   Ints varying{};  ///< the carried values whose shapes may change
+  Ints ragged_stacks{}, ragged_sequences{};
 };
 
 /// Throws InvalidArgumentError unless a loop variable that entered an iteration like `given` may leave it like `next`.
 /// `is_scan`: whether it is a loop over sequences, to which no program can allow other shapes.
 void require_loop_variable(const std::string& name, const Spec& given, const Spec& next, bool is_scan = false);
 
-/// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed.
-bool depends_on_values(const Tensor& tensor);
+/// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed. `known`: tensors
+/// on the way to it whose sizes do.
+bool depends_on_values(const Tensor& tensor, const Tensors& known = {});
 
 }  // namespace tapestry::detail

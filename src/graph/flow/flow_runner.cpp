@@ -9,120 +9,13 @@
 #include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
+#include "graph/flow/function_runner.hpp"
 #include "graph/flow/loop_stack.hpp"
 #include "graph/flow/loop_writer.hpp"
-#include "graph/staged_plan.hpp"
 #include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
-
-/// Runs one function.
-class FunctionRunner {
- public:
-  /// `known`: the specs of the inputs, as far as the plan around the function knows them.
-  FunctionRunner(const Node& node, const GraphFunction& function, Specs known, const SessionOptions& options)
-      : function_(function), name_(node.name() + "/" + function.name), known_(std::move(known)), options_(options) {
-    const std::vector<char> used = used_inputs(function);
-    for (std::size_t i = 0; i < used.size(); ++i)
-      if (used[i]) used_.push_back(i);
-    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
-      const Tensor& output = function.outputs[i];
-      const auto same = [&](const Tensor& input) { return bool(input) && bool(output) && input.is(output); };
-      const auto found = std::find_if(function.inputs.begin(), function.inputs.end(), same);
-      passed_on_.push_back(found == function.inputs.end() ? -1 : found - function.inputs.begin());
-    }
-  }
-
-  /// A run of the function for inputs of these shapes, again and again; nothing if this is not possible. If the
-  /// function does not fit the inputs, `run` says so: it may never be called.
-  Executable* repeatable(const Tensors& inputs) {
-    fed_.clear();
-    for (const std::size_t i : used_) fed_.push_back(inputs[i]);
-    const bool complete = std::all_of(fed_.begin(), fed_.end(), [](const Tensor& each) { return bool(each); });
-    Executable* executable = nullptr;
-    try {
-      if (complete) executable = plan_for_fed(false).only();
-    } catch (const Error& error) {
-      if (!is_misfit(error)) throw;
-    }
-    fed_.clear();
-    return executable;
-  }
-  /// The inputs that the function needs, in the order of the plan's feeds.
-  const std::vector<std::size_t>& used() const { return used_; }
-  /// By output: the number of the input that it is, or -1.
-  const std::vector<std::ptrdiff_t>& passed_on() const { return passed_on_; }
-
-  /// Appends the outputs for these inputs.
-  void run(const Tensors& inputs, const Deadline* deadline, RunTimes* times, Tensors& outputs) {
-    fed_.clear();
-    for (const std::size_t i : used_) fed_.push_back(inputs[i]);
-    StagedPlan& plan = plan_for_fed(true);
-    std::optional<RunTimes> measured;
-    if (times) measured = times->inner();
-    const Tensors results = plan.run(fed_, measured ? &*measured : nullptr, deadline);
-    if (times) times->add_function(name_, *measured, [&] { return plan.description(); });
-    fed_.clear();
-    for (std::size_t i = 0, next = 0; i < passed_on_.size(); ++i) {
-      if (passed_on_[i] >= 0)
-        outputs.push_back(inputs[passed_on_[i]]);
-      else
-        outputs.push_back(function_.outputs[i] ? results[next++] : Tensor());
-    }
-  }
-
- private:
-  /// An operand may be absent: a result of a branch that was not taken, which is only passed on. It has the spec
-  /// that the plan knows.
-  Spec spec_of_fed(std::size_t i) const { return fed_[i] ? fed_[i].spec() : known_[used_[i]]; }
-
-  bool fits() const {
-    for (std::size_t i = 0; i < fed_.size(); ++i)
-      if (fed_[i] ? fed_[i].dtype() != specs_[i].dtype || fed_[i].shape() != specs_[i].shape
-                  : spec_of_fed(i) != specs_[i])
-        return false;
-    return current_ && current_->is_placed();
-  }
-
-  /// `is_one_run`: whether the plan is for one run. Where an iteration has other shapes than those before it, the next
-  /// one may have others again.
-  StagedPlan& plan_for_fed(bool is_one_run) {
-    if (current_ && !current_->is_quick() && fits()) return *current_;
-    current_ = nullptr;  // if no plan can be made, the next call must not take the old one
-    specs_.clear();
-    std::vector<std::int64_t> key;
-    for (std::size_t i = 0; i < fed_.size(); ++i) {
-      specs_.push_back(spec_of_fed(i));
-      const Shape& shape = specs_.back().shape;
-      key.push_back(shape.rank());
-      key.insert(key.end(), shape.sizes().begin(), shape.sizes().end());
-    }
-    const bool may_come_once = is_one_run && !plans_.empty();
-    const std::lock_guard lock(function_.graph->mutex());
-    current_ = plans_.plan_for(key, *function_.graph, options_, may_come_once, [this] { return request(); });
-    return *current_;
-  }
-
-  Request request() const {
-    Request request{.fetches = {}, .operations = function_.operations, .feeds = {}, .fed = specs_};
-    for (const std::size_t i : used_) request.feeds.push_back(function_.inputs[i]);
-    for (std::size_t i = 0; i < passed_on_.size(); ++i)
-      if (bool(function_.outputs[i]) && passed_on_[i] < 0) request.fetches.push_back(function_.outputs[i]);
-    return request;
-  }
-
-  const GraphFunction& function_;
-  std::string name_;  ///< for measured times
-  Specs known_;
-  const SessionOptions& options_;
-  std::vector<std::size_t> used_;          ///< the inputs that the function needs
-  std::vector<std::ptrdiff_t> passed_on_;  ///< by output: the input that it is; -1 for none
-  Tensors fed_;
-  Specs specs_;  ///< of the values for which `current_` was made
-  std::shared_ptr<StagedPlan> current_;
-  SizedPlans plans_;  ///< by the shapes of the values
-};
 
 /// The number or truth value that decides what runs next.
 template <class T>
@@ -244,23 +137,31 @@ class LoopRunner final : public FlowRunner {
     const std::int64_t length = length_of(inputs);
     std::vector<LoopStack> stacks = make_stacks(length);
     Tensors values(inputs.begin(), inputs.end());
+    const Tensors sizes = sizes_of_sequences(inputs);
     std::int64_t done = 0;
     std::optional<std::int64_t> quick;
-    if (!times) quick = run_quickly(inputs, values, stacks, length, deadline);
+    if (!times && parts_.ragged_sequences.empty() && parts_.ragged_stacks.empty())
+      quick = run_quickly(inputs, values, stacks, length, deadline);
     if (quick)
       done = *quick;
     else
       for (; done != length && holds(values, operands, deadline, times); ++done) {
         require_time(deadline, done);
         const std::int64_t at = parts_.reverse ? length - 1 - done : done;
-        for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = view_at(inputs[i], 0, at);
+        for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element(inputs, sizes, i, at);
         results_.clear();
         body_.run(values, deadline, times, results_);
         for (std::size_t i = 0; i < parts_.carried; ++i) {
           require_next(i, inputs, results_[i]);
           values[i] = std::move(results_[i]);
         }
-        for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
+        for (std::size_t i = 0; i < stacks.size(); ++i) {
+          const Tensor& result = results_[parts_.carried + i];
+          const bool is_ragged = parts_.is_ragged_stack(i);
+          stacks[i].put(at, result);
+          if (is_ragged && bool(result)) stacks[i + 1].put(at, sizes_of(result));
+          if (is_ragged) ++i;
+        }
       }
     Tensors outputs(values.begin(), values.begin() + parts_.carried);
     for (LoopStack& each : stacks) outputs.push_back(each.take(done));
@@ -274,6 +175,39 @@ class LoopRunner final : public FlowRunner {
       throw InvalidArgumentError(join("Variable ", i, " of the loop '", node_.name(),
                                       "' gets no value: it is of a branch that was not taken"));
     require_loop_variable(join("variable ", i), allowed(i, inputs), value.spec(), !parts_.condition);
+  }
+
+  /// The sizes of the elements of each ragged sequence.
+  Tensors sizes_of_sequences(const Tensors& inputs) const {
+    Tensors sizes(inputs.size());
+    for (const std::int64_t each : parts_.ragged_sequences) {
+      const std::size_t i = parts_.carried + static_cast<std::size_t>(each);
+      const Tensor& given = inputs[i + 1];
+      if (given.dtype() != int64 || given.shape() != Shape{inputs[i].shape()[0], inputs[i].rank() - 1})
+        throw InvalidArgumentError(join("The sizes of the elements of ", to_string(inputs[i].dtype()),
+                                        inputs[i].shape(), " are ", to_string(given.dtype()), given.shape()));
+      sizes[i] = on_host(given).contiguous();
+    }
+    return sizes;
+  }
+  /// The element of a sequence.
+  Tensor element(const Tensors& inputs, const Tensors& sizes, std::size_t i, std::int64_t at) const {
+    Tensor element = view_at(inputs[i], 0, at);
+    const Tensor& expected = parts_.body.inputs[i];
+    for (int axis = 0; bool(sizes[i]) && bool(expected) && axis < element.rank(); ++axis)
+      if (expected.shape().sizes()[axis] < 0) {
+        const std::int64_t size = sizes[i].data<std::int64_t>()[at * element.rank() + axis];
+        if (size < 0 || size > element.shape().sizes()[axis])
+          throw InvalidArgumentError(join("Element ", at, " of ", inputs[i].shape(), " is said to have the size ", size,
+                                          " along axis ", axis));
+        element = view_part(element, axis, 0, size);
+      }
+    return element;
+  }
+  static Tensor sizes_of(const Tensor& result) {
+    const Tensor sizes = make_tensor(int64, {result.rank()}, result.device());
+    backend_of(sizes.device()).copy_from_host(sizes.impl().data, result.shape().sizes().data(), nbytes(sizes));
+    return sizes;
   }
 
   /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
@@ -410,8 +344,10 @@ class LoopRunner final : public FlowRunner {
       const Tensor& output = node_.output(i);
       Spec element = output.spec();
       if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
-      const bool is_known = !parts_.condition;
-      stacks.emplace_back(element, is_known ? length : -1, may_lack_elements(parts_.body.outputs[i]), output);
+      const bool is_known = !parts_.condition, is_ragged = parts_.is_ragged_stack(i - parts_.carried);
+      const Tensor& given = parts_.body.outputs[i];  // not sizes
+      const bool may_lack = !given || may_lack_elements(given);
+      stacks.emplace_back(element, is_known ? length : -1, LoopStack::Form{may_lack, is_ragged}, output);
     }
     return stacks;
   }
@@ -473,7 +409,7 @@ class ReplayingRunner final : public FlowRunner {
     for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
       Spec element = node_.output(i).spec();
       element.shape = Shape(element.shape.sizes().subspan(1));
-      stacks_.emplace_back(element, length_, false, node_.output(i));
+      stacks_.emplace_back(element, length_, LoopStack::Form{}, node_.output(i));
     }
     if (length_ > 0) go_back(0, length_, Tensors(inputs.begin() + operands_, inputs.begin() + operands_ + states_));
     Tensors outputs = std::exchange(values_, {});

@@ -188,6 +188,9 @@ class LoopWriter {
 
   /// The elements of a stack must have one shape, also where a branch does not give the element.
   void check_stacks() const {
+    if (!parts_.ragged_stacks.empty() || !parts_.ragged_sequences.empty())
+      w_.refuse(
+          "it keeps tensors whose shapes differ from iteration to iteration, for the gradient of a loop in a loop");
     for (std::size_t i = parts_.carried; i < wanted_.size(); ++i)
       if (wanted_[i] && !parts_.body.outputs[i].shape().is_known() && may_be_absent(parts_.body.outputs[i]))
         w_.refuse("its gradient needs the results of a branch, whose sizes are not known yet");

@@ -76,6 +76,8 @@ struct Flow {
 inline constexpr std::string_view hint_loop = "_tapestry_loop";
 /// The hint of a loop that was written for one of ours: how many loop variables, after the first two, ours has.
 inline constexpr std::string_view hint_carried = "_tapestry_carried";
+/// The hint of the loop variables that are lists of elements of different shapes. The next one has their sizes.
+inline constexpr std::string_view hint_ragged = "_tapestry_ragged";
 /// The hint of a While that stands for a loop of TensorFlow 1 that cannot be read: why.
 inline constexpr std::string_view hint_unread = "_tapestry_unread";
 /// The hints of a loop that is to be recomputed, and of an output that a function does not give.

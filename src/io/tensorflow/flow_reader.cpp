@@ -179,7 +179,11 @@ class FlowReader {
     const std::vector<char> varies = changing_shapes(functions[0], tracer.operands(), change);
     if (change) return {};
     const bool is_stateful = tracer.is_stateful();
+    const Ints ragged_stacks = ragged(flow_.stacked), ragged_sequences = ragged(flow_.sequences);
+    for (const std::int64_t k : ragged_stacks) functions[0].outputs[carried + static_cast<std::size_t>(k) + 1] = {};
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
+    if (!ragged_stacks.empty()) attrs.push_back({"ragged_stacks", ragged_stacks});
+    if (!ragged_sequences.empty()) attrs.push_back({"ragged_sequences", ragged_sequences});
     attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
     attrs.push_back({"sequences", static_cast<std::int64_t>(sequences)});
     if (flow_.iterations >= 0) attrs.push_back({"maximum_iterations", flow_.iterations});
@@ -193,6 +197,18 @@ class FlowReader {
     const Tensors captured = tracer.operands();
     all.append(captured.begin(), captured.end());
     return tracer.add(detail::while_op(is_stateful), all, attrs, reader_.def().name);
+  }
+
+  /// The numbers of those lists of a loop of ours whose elements differ in shape, and which their sizes follow.
+  template <class Lists>
+  Ints ragged(const Lists& lists) const {
+    const ListDef* hint = attr_of<ListDef>(reader_.def(), hint_ragged);
+    Ints numbers;
+    for (std::size_t k = 0; hint && k + 1 < lists.size(); ++k)
+      if (lists[k + 1].variable == lists[k].variable + 1 &&
+          std::ranges::count(hint->ints, static_cast<std::int64_t>(lists[k].variable)) != 0)
+        numbers.push_back(static_cast<std::int64_t>(k));
+    return numbers;
   }
 
   /// By loop variable, whether an iteration changes unknown sizes of its shape; `change` tells of one that changes

@@ -296,6 +296,7 @@ class FlowWriter {
     for (std::size_t i = 0; i < parts.carried; ++i)
       add_variable(writer_.in(i).name, code_of(node_.input(i).dtype()),
                    parts.may_vary(i) ? parts.body.inputs[i].shape() : node_.input(i).shape());
+    require_lists(parts);
     for (std::size_t i = parts.carried; i < node_.outputs().size(); ++i)
       add_variable(new_list(node_.output(i).spec(), inputs[1]), variant_type, Shape());
     const std::size_t operands = parts.carried + parts.sequences;
@@ -320,8 +321,32 @@ class FlowWriter {
                    {"cond", function_attr(functions[0])},
                    {"body", function_attr(functions[1])}};
     if (node_.attrs().find("recompute")) attrs.emplace(hint_recompute, true);
+    if (ListDef ragged = ragged_variables(parts); !ragged.ints.empty()) attrs.emplace(hint_ragged, std::move(ragged));
     add_control_inputs(names_of(node_.control_inputs), inputs);
     write_results(parts, types, add_.op(node_.type(), inputs, std::move(attrs), "While"));
+  }
+
+  /// The loop variables that are lists of elements of different shapes.
+  ListDef ragged_variables(const WhileParts& parts) const {
+    const auto first = static_cast<std::int64_t>(2 + parts.carried);
+    ListDef variables;
+    for (const std::int64_t each : parts.ragged_stacks) variables.ints.push_back(first + each);
+    const auto stacks = static_cast<std::int64_t>(node_.outputs().size() - parts.carried);
+    for (const std::int64_t each : parts.ragged_sequences) variables.ints.push_back(first + stacks + each);
+    return variables;
+  }
+
+  /// Only as lists, stacks of tensors of different shapes are in files.
+  void require_lists(const WhileParts& parts) const {
+    const auto require = [&](const Tensor& stack) {
+      if (!context_.is_list(stack))
+        throw UnimplementedError(detail::join("The loop '", node_.name(), "' stacks tensors whose shapes differ from ",
+                                              "iteration to iteration, but '", stack.name(), "' is no list"));
+    };
+    for (const std::int64_t each : parts.ragged_stacks)
+      require(node_.output(parts.carried + static_cast<std::size_t>(each)));
+    for (const std::int64_t each : parts.ragged_sequences)
+      require(node_.input(parts.carried + static_cast<std::size_t>(each)));
   }
 
   /// The greatest number of iterations; -1 for any number.
@@ -403,7 +428,9 @@ class FlowWriter {
       const Tensor& element = body.inputs[parts.carried + i];
       if (!element) continue;
       const DType dtype = element.dtype();
-      const std::string shape = add.shape("element_shape", without_axis_0(node_.input(parts.carried + i).shape()));
+      const Shape of_element =
+          parts.is_ragged_sequence(i) ? element.shape() : without_axis_0(node_.input(parts.carried + i).shape());
+      const std::string shape = add.shape("element_shape", of_element);
       builder.give(element, add.op("TensorListGetItem", {arguments[first_list + lists + i], at, shape},
                                    {{"element_dtype", code_of(dtype)}}));
     }
@@ -412,9 +439,13 @@ class FlowWriter {
     results[0] = add.typed("AddV2", {arguments[0], one}, int32, "next");
     for (std::size_t i = 0; i < parts.carried; ++i) results[2 + i] = builder.output_of(body.outputs[i]);
     for (std::size_t i = 0; i < lists; ++i) {
-      const Tensor& element = body.outputs[parts.carried + i];
-      const AttrDefs attrs{{"element_dtype", code_of(element.dtype())}};
-      const std::string &list = arguments[first_list + i], value = builder.output_of(element);
+      const bool is_sizes = i > 0 && parts.is_ragged_stack(i - 1);
+      const Tensor& element = body.outputs[parts.carried + i - (is_sizes ? 1 : 0)];
+      const DType dtype = is_sizes ? int64 : element.dtype();
+      const AttrDefs attrs{{"element_dtype", code_of(dtype)}};
+      const std::string& list = arguments[first_list + i];
+      std::string value = builder.output_of(element);
+      if (is_sizes) value = add.op("Shape", {value}, {{"T", code_of(element.dtype())}, {"out_type", code_of(int64)}});
       if (const auto found = std::find(lacking_.begin(), lacking_.end(), i); found != lacking_.end()) {
         std::string& largest = results[shape_of(types, found)];
         const std::string longer = reserves_ ? list : add.op("TensorListResize", {list, results[0]}, {});
