@@ -366,6 +366,24 @@ TEST_CASE("each example draws its own numbers") {
   CHECK(reduce_max(abs(traced(x)(0) - traced(x)(1))).item<float>() > 0);
 }
 
+TEST_CASE("in a trace that does not know the sizes, each example draws what it draws eagerly") {
+  const auto noisy = [](const Tensor& rows) {
+    return vmap([](const Tensor& row) {
+      const Tensor first = random::normal({2});
+      return first + tapestry::map([](const Tensor& x) { return x + random::normal({2}); }, row);
+    })(rows);
+  };
+  const Tensor rows = ones({3, 4});
+  random::seed(7);
+  const Tensor expected = noisy(rows);
+  for (const Shape& shape : {Shape{3, 4}, Shape{-1, 4}, Shape{3, -1}, Shape{-1, -1}}) {
+    CAPTURE(shape);
+    const auto traced = trace(noisy, {spec(float32, shape)});
+    random::seed(7);
+    CHECK(same_bits(traced(rows), expected));
+  }
+}
+
 TEST_CASE("custom_gradient and recompute") {
   const Tensor x = numbers({4, 3}, -1, 1, 1), w = numbers({3}, -1, 1, 2);
   const auto custom = custom_gradient([](const Tensor& a, const Tensor& b) {

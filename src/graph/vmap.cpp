@@ -156,7 +156,7 @@ bool may_be_ragged(const GraphFunction& function, const std::vector<bool>& has_b
     if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& each) { return with_batch.contains(each.id()); }))
       continue;
     for (const Tensor& each : node->outputs()) {
-      if (node->op().evaluate && !each.shape().is_known()) return true;
+      if (node->op().evaluate && depends_on_values(each)) return true;
       with_batch.insert(each.id());
     }
   }
