@@ -91,7 +91,7 @@ TEST_CASE("the counters count") {
 
 TEST_CASE("the cache does not grow beyond the peak demand and its slack") {
   if (!caching) return;
-  reset_peak_memory();  // of the cases before
+  trim_memory();  // what the cases before needed counts no more
   constexpr std::size_t step = 1'000'000;
   for (std::size_t bytes = 2 * step; bytes < 60 * step; bytes += step) {
     void* block = backend().allocate(bytes);

@@ -104,7 +104,8 @@ struct MemoryStats {
 TAPESTRY_API MemoryStats memory_stats(Device device = cpu(), Where where = Where::here());
 /// Resets `peak` to the bytes that are in use now. Throws InvalidArgumentError when there is no such device.
 TAPESTRY_API void reset_peak_memory(Device device = cpu(), Where where = Where::here());
-/// Returns the cached memory to the system. The result is the number of bytes.
+/// Returns the cached memory to the system, and caches no more from now on than what is needed from now on. The result
+/// is the number of bytes.
 TAPESTRY_API std::int64_t trim_memory(Device device = cpu(), Where where = Where::here());
 
 /// @}

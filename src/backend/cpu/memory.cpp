@@ -74,7 +74,7 @@ struct Cache {
   SpinLock lock;
   std::array<FreeBlock*, class_count> free{};
   MemoryStats stats;
-  std::int64_t demand = 0;  ///< the most ever in use; resetting the peak does not lower it
+  std::int64_t demand = 0;  ///< the most in use since the memory was trimmed; resetting the peak does not lower it
   std::size_t largest = 0;  ///< no class above has a free block
 };
 constinit Cache cache;
@@ -209,7 +209,12 @@ void CpuBackend::reset_peak_memory() {
   cache.stats.peak = cache.stats.in_use;
 }
 
-std::int64_t CpuBackend::trim_memory() { return release(std::numeric_limits<std::int64_t>::max()); }
+std::int64_t CpuBackend::trim_memory() {
+  const std::int64_t released = release(std::numeric_limits<std::int64_t>::max());
+  const std::lock_guard lock(cache.lock);
+  cache.demand = cache.stats.in_use;
+  return released;
+}
 
 std::string_view CpuBackend::name() const { return "CPU"; }
 int CpuBackend::device_count() { return 1; }
