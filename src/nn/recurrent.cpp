@@ -93,7 +93,7 @@ void Recurrent::check(const Tensor& x, const Tensors& initial, const Tensor& len
   require_lengths(lengths, x.shape().sizes()[options_.batch_first ? 1 : 0]);
 }
 
-/// The steps as a loop in a graph. `inputs`: [batch, time, ...], where the number of steps is not known yet.
+/// The steps as a loop in a graph. `inputs`: [time, batch, ...], where the number of steps is not known yet.
 Recurrent::Sequence Recurrent::as_loop(const Cell& cell, const Tensor& inputs, const Weights& weights,
                                        const Tensors& initial) {
   const auto [last, outputs] = tapestry::scan(
@@ -101,7 +101,7 @@ Recurrent::Sequence Recurrent::as_loop(const Cell& cell, const Tensor& inputs, c
         const Tensors state = cell(part, affine(before[0], weights.weight_hh, weights.bias_hh), Tensors(before));
         return std::pair{std::vector<Tensor>(state.begin(), state.end()), state[0]};
       },
-      std::vector<Tensor>(initial.begin(), initial.end()), transpose(inputs, {1, 0, 2}));
+      std::vector<Tensor>(initial.begin(), initial.end()), inputs);
   const Tensor output = transpose(outputs, {1, 0, 2});
   return {output, Tensors(last), {output}};
 }
@@ -109,11 +109,12 @@ Recurrent::Sequence Recurrent::as_loop(const Cell& cell, const Tensor& inputs, c
 Recurrent::Scan Recurrent::step_by_step(Cell cell) {
   return
       [cell = std::move(cell)](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
-        const Tensor inputs = with_bias(from_input, weights.bias_ih);
-        if (!inputs.shape()[1].is_known()) return as_loop(cell, inputs, weights, initial);
+        // The gradient of the bias is a sum in this order, in a loop, too.
+        const Tensor inputs = with_bias(transpose(from_input, {1, 0, 2}), weights.bias_ih);
+        if (!inputs.shape()[0].is_known()) return as_loop(cell, inputs, weights, initial);
         Tensors state = initial;
         std::vector<Tensor> outputs;
-        for (const Tensor& part : unstack(inputs, 1)) {
+        for (const Tensor& part : unstack(inputs)) {
           state = cell(part, affine(state[0], weights.weight_hh, weights.bias_hh), state);
           outputs.push_back(state[0]);
           // The gradients of the next step are summed before they are added to that of the output, as in a loop.
