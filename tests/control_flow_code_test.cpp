@@ -64,6 +64,73 @@ const std::vector<LoopCase>& cases() {
                                 std::tuple{tensor(0).cast(int64), x[0], tensor(1).cast(uint8), tensor(false)});
                  return {i_end, a_end, b_end, odd_end};
                }},
+      LoopCase{"functions that are no vector code",
+               {tensor(0.5), tensor(0.25).cast(float64), tensor(7), tensor(123456789).cast(int64)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end, c_end, d_end] =
+                     while_loop([](Tensor i, Tensor, Tensor, Tensor, Tensor) { return less(i, steps); },
+                                [](Tensor i, Tensor a, Tensor b, Tensor c, Tensor d) {
+                                  return std::tuple{i + 1, sin(a) + mod(cos(a) * 3.0, 0.75),
+                                                    power(abs(tan(b)), 0.7) - asin(b * 0.1), mod(c * 31 - i, i + 3),
+                                                    floor_divide(d * 1103515245, c + 1) + power(i, 2).cast(int64)};
+                                },
+                                std::tuple{tensor(0), x[0], x[1], x[2], x[3]});
+                 return {i_end, a_end, b_end, c_end, d_end};
+               }},
+      LoopCase{
+          "the same for vectors and halves",
+          {tensor({0.5, -3.0, 1e8}), tensor({0.5, -3.0, 1e3}).cast(float16), tensor({7, 8, 9})},
+          [](const Arguments& x) -> Arguments {
+            auto [i_end, a_end, b_end, c_end] = while_loop(
+                [](Tensor i, Tensor, Tensor, Tensor) { return less(i, steps); },
+                [](Tensor i, Tensor a, Tensor b, Tensor c) {
+                  return std::tuple{i + 1, sin(a) * i.cast(float32), cos(b) + mod(b, 0.75), mod(c * 31 - i, i + 3)};
+                },
+                std::tuple{tensor(0), x[0], x[1], x[2]});
+            return {i_end, a_end, b_end, c_end};
+          }},
+      LoopCase{"elements of tables",
+               {linspace(-1.0, 1.0, 64), arange(7).cast(int64), tensor({{0.5, 0.25, -0.0}}).cast(float16)},
+               [](const Arguments& x) -> Arguments {
+                 const Tensor captured = tensor({true, false, false, true, false});
+                 auto [i_end, a_end, b_end, c_end] = while_loop(
+                     [](Tensor i, Tensor, Tensor, Tensor) { return less(i, steps); },
+                     [&](Tensor i, Tensor a, Tensor b, Tensor c) {
+                       const Tensor k = gather(x[1], mod(i * i, 7));
+                       const Tensor half = gather(x[2], reshape(mod(k, 3), {1}), 1);
+                       return std::tuple{i + 1, a * 0.5 + gather(x[0], mod(i, 64)), b + gather(x[1], mod(b, 7)),
+                                         where(gather(captured, mod(i, 5)), c + half, half * 2.0)};
+                     },
+                     std::tuple{tensor(0), tensor(1.0), x[1](3), reshape(x[2](0, 2), {1, 1})});
+                 return {i_end, a_end, b_end, c_end};
+               }},
+      LoopCase{"branches",
+               {tensor(0.5), tensor({0.5, -0.25, -0.0}).cast(float64)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end, c_end] =
+                     while_loop([](Tensor i, Tensor, Tensor, Tensor) { return less(i, steps); },
+                                [&](Tensor i, Tensor a, Tensor b, Tensor c) {
+                                  const Tensor next = cond(
+                                      greater(a, 1.0), [&] { return sqrt(0.5 - a); },  // NaN
+                                      [&] {
+                                        return cond(
+                                            less(a, 0.25), [&] { return a + 0.3; }, [&] { return a * 1.5; });
+                                      });
+                                  auto [p, q] = cond(
+                                      equal(mod(i, 3), 0),
+                                      [&] {
+                                        return std::pair{-b, c + 1};
+                                      },
+                                      [&] {
+                                        return std::pair{b * x[1], c};
+                                      });
+                                  const Tensor chosen = switch_case(
+                                      mod(i, 5) - 1, {[&] { return c; }, [&] { return c + i; }, [&] { return -c; }});
+                                  return std::tuple{i + 1, where(is_nan(next), 0.125, next), p + 0.01, q + chosen};
+                                },
+                                std::tuple{tensor(0), x[0], x[1], tensor(3)});
+                 return {i_end, a_end, b_end, c_end};
+               }},
       LoopCase{"half types",
                {tensor(0.5).cast(float16), tensor(0.25).cast(bfloat16)},
                [](const Arguments& x) -> Arguments {
@@ -325,6 +392,87 @@ TEST_CASE("a loop without end ends at its time limit, when its run is cancelled,
   CHECK(message_of<FailedPreconditionError>([&] {
           session.run(y, {{x, 3.0F}});
         }) == "Attempted to use a closed Session.");
+}
+
+TEST_CASE("a long loop throws in a session what it throws eagerly, in the same iteration") {
+  struct Case {
+    std::string name;
+    std::function<Tensor(Tensor i, Tensor s)> body;
+  };
+  const std::vector<Case> list{
+      {"mod", [](Tensor i, Tensor s) { return s + mod(s + 5, 1200 - i); }},
+      {"floor_divide", [](Tensor i, Tensor s) { return s - floor_divide(s, 1200 - i); }},
+      {"power", [](Tensor i, Tensor s) { return s + power(i, 1200 - i); }},
+      {"gather",
+       [](Tensor i, Tensor s) {
+         return s + gather(tensor({1, 2, 3}), floor_divide(i, 400));
+       }},
+      {"gather before the first",
+       [](Tensor i, Tensor s) { return s + gather(zeros({1200}, {.dtype = int32}), 1199 - i); }},
+      {"mod of vectors",
+       [](Tensor i, Tensor s) {
+         return s + mod(s, tensor({3, 1200, 7}) - i * tensor({0, 1, 0}));
+       }},
+  };
+  for (const Case& each : list) {
+    CAPTURE(each.name);
+    const auto loop = [&](const Tensor& n) {
+      const Tensor start = each.name == "mod of vectors" ? tensor({1, 2, 3}) : tensor(1);
+      return std::get<1>(while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                    [&](Tensor i, Tensor s) {
+                                      return std::tuple{i + 1, each.body(i, s)};
+                                    },
+                                    std::tuple{tensor(0), start}));
+    };
+    const auto f = trace([&](const Tensor& n) { return loop(n); }, {spec(int32, {})});
+    const int last = each.name == "power" ? 1201 : 1200;
+    check_same(f(tensor(last)), loop(tensor(last)));
+    const std::string expected = message_of<InvalidArgumentError>([&] { loop(tensor(steps)); });
+    const auto reason = [](const std::string& message) { return message.substr(0, message.find(" [Op")); };
+    for (int run = 0; run < 2; ++run)
+      CHECK(reason(message_of<InvalidArgumentError>([&] { f(tensor(steps)); })) == reason(expected));
+    check_same(f(tensor(last)), loop(tensor(last)));
+  }
+}
+
+TEST_CASE("branches of a loop that are not small functions run as before") {
+  struct Case {
+    std::string name;
+    std::function<Tensor(Tensor i, Tensor s)> body;
+  };
+  const std::vector<Case> list{
+      {"a division that would fail",
+       [](Tensor i, Tensor s) {
+         return cond(
+             equal(mod(i, 2), 0), [&] { return s + 1; }, [&] { return s + floor_divide(100, mod(i, 2)); });
+       }},
+      {"a lookup that would fail",
+       [](Tensor i, Tensor s) {
+         return cond(
+             less(i, 3),
+             [&] {
+               return s + gather(tensor({1, 2, 3}), i);
+             },
+             [&] { return s; });
+       }},
+      {"many elements",
+       [](Tensor i, Tensor s) {
+         return cond(
+             less(i, 3), [&] { return s + reduce_sum(zeros({40}, {.dtype = int32}) + i); }, [&] { return s; });
+       }},
+  };
+  for (const Case& each : list) {
+    CAPTURE(each.name);
+    const auto loop = [&](const Tensor& start) {
+      return std::get<1>(while_loop([&](Tensor i, Tensor) { return less(i, steps); },
+                                    [&](Tensor i, Tensor s) {
+                                      return std::tuple{i + 1, each.body(i, s)};
+                                    },
+                                    std::tuple{tensor(0), start}));
+    };
+    const auto f = trace([&](const Tensor& start) { return loop(start); }, {spec(int32, {})});
+    check_same(f(tensor(1)), loop(tensor(1)));
+  }
 }
 
 TEST_CASE("a plan keeps the code of its loop for values of other shapes") {

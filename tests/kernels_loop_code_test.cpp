@@ -61,7 +61,25 @@ List new_stacks(const Loop& loop) {
   return stacks;
 }
 
-/// Function by function.
+/// An element of a table; an empty handle if it has none of this number.
+Tensor looked_up(const Tensor& table, const Tensor& index) {
+  const void* const data = index.impl().data;
+  const std::int64_t number =
+      index.dtype() == int64 ? *static_cast<const std::int64_t*>(data) : *static_cast<const std::int32_t*>(data);
+  return number < 0 || number >= table.size() ? Tensor() : detail::make_view(table, {}, {}, number);
+}
+
+/// Runs a function. Returns false where it is not defined for an operand.
+bool is_run(const Program::Instruction& each, const tapestry::Operands& x, const Tensor& y) {
+  try {
+    run(cpu_backend(), each.function, x, each.number, y);
+  } catch (const InvalidArgumentError&) {
+    return false;
+  }
+  return true;
+}
+
+/// Function by function, up to the iteration in which one of them throws.
 Results expected_of(const Loop& loop) {
   const LoopProgram& program = loop.program;
   Results results = results_of(loop);
@@ -73,7 +91,13 @@ Results expected_of(const Loop& loop) {
       const Tensor& input = loop.inputs[i];
       values.push_back(loop.is_sequence(i) ? detail::make_view(input, {}, {}, at) : input);
     }
-    for (const Program::Instruction& each : program.program.instructions) {
+    for (std::size_t n = 0; n < program.program.instructions.size(); ++n) {
+      const Program::Instruction& each = program.program.instructions[n];
+      if (program.tables[n] > 0) {
+        values.push_back(looked_up(values[each.operands[0]], values[each.operands[1]]));
+        if (!values.back()) return results;
+        continue;
+      }
       const auto operands = static_cast<std::size_t>(operands_of(each.function));
       tapestry::Operands x{};
       Shape shape;
@@ -82,7 +106,7 @@ Results expected_of(const Loop& loop) {
         if (x[i]->size() > shape.size()) shape = x[i]->shape();
       }
       Tensor y = empty(each.dtype, shape);
-      run(cpu_backend(), each.function, x, each.number, y);
+      if (!is_run(each, x, y)) return results;
       values.push_back(y);
     }
     if (program.condition >= 0 &&
@@ -154,6 +178,14 @@ class Generator {
       program.dtypes.push_back(dtype);
       values_.push_back({dtype, single});
     }
+    for (std::size_t n = below(3); n > 0; --n) {
+      const DType dtype = dtypes_and_halves[below(dtypes_and_halves.size())];
+      made.inputs.push_back(
+          random_tensor(dtype, {1 + static_cast<std::int64_t>(below(40))}, static_cast<unsigned>(random_())));
+      program.dtypes.push_back(dtype);
+      tables_.push_back({static_cast<std::uint8_t>(values_.size()), made.inputs.back().size()});
+      values_.push_back({DType::unknown, false});
+    }
     const auto limit = static_cast<std::uint8_t>(program.carried + program.sequences);
     made.inputs[0] = tensor_of(int32, {}, {0});
     made.inputs[limit] = tensor_of(int32, {}, {static_cast<double>(below(50))});
@@ -166,7 +198,7 @@ class Generator {
       program.results.push_back(one_of([&](const Value& each) { return each == values_[i]; }));
     for (std::size_t n = below(3); n > 0; --n)
       program.results.push_back(one_of([](const Value& each) { return each.single; }));
-    program.program.inputs = static_cast<int>(inputs);
+    program.program.inputs = static_cast<int>(made.inputs.size());
     program.program.registers = static_cast<int>(program.program.instructions.size());
     return made;
   }
@@ -176,6 +208,10 @@ class Generator {
     DType dtype;
     bool single;
     friend bool operator==(const Value&, const Value&) = default;
+  };
+  struct Table {
+    std::uint8_t input;
+    std::int64_t size;
   };
 
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_()) % n; }
@@ -194,6 +230,7 @@ class Generator {
     const auto number = static_cast<std::uint8_t>(values_.size());
     values_.push_back({result, single});
     loop.program.instructions.push_back({f, operands, number, result, 0.25});
+    loop.tables.push_back(0);
     return number;
   }
   /// The same, converted.
@@ -201,15 +238,28 @@ class Generator {
                    DType to) {
     return add(loop, Convert{}, {add(loop, f, operands, result)}, to);
   }
+  /// An element of a table, whose number is the counter as often as not.
+  void add_lookup(LoopProgram& loop) {
+    const Table& table = tables_[below(tables_.size())];
+    const auto is_index = [](const Value& each) { return each.single && (each.dtype == int32 || each.dtype == int64); };
+    const std::uint8_t index = below(2) == 0 ? 0 : one_of(is_index);
+    const DType dtype = loop.dtypes[table.input];
+    const auto number = static_cast<std::uint8_t>(values_.size());
+    values_.push_back({dtype, true});
+    loop.program.instructions.push_back({Convert{}, {table.input, index}, number, dtype, 0});
+    loop.tables.push_back(table.size);
+  }
   void add_random(LoopProgram& loop) {
-    const std::uint8_t a = one_of([](const Value&) { return true; });
+    if (!tables_.empty() && below(8) == 0) return add_lookup(loop);
+    const std::uint8_t a = one_of([](const Value& each) { return each.dtype != DType::unknown; });
     const DType dtype = values_[a].dtype;
     const std::uint8_t b = one_of([&](const Value& each) { return each.dtype == dtype; });
-    const ElementFunction choices[] = {Binary::add,    Binary::multiply, Binary::subtract, Binary::maximum,
-                                       Unary::tanh,    Unary::exp,       Unary::negative,  Unary::logical_not,
-                                       Binary::less,   Binary::equal,    Unary::sigmoid,   Ternary::select,
-                                       Binary::divide, Unary::abs,       Convert{},        Convert{},
-                                       Unary::floor,   Binary::minimum,  Ternary::clip,    Unary::is_finite};
+    const ElementFunction choices[] = {
+        Binary::add,     Binary::multiply,   Binary::subtract, Binary::maximum,     Unary::tanh,    Unary::exp,
+        Unary::negative, Unary::logical_not, Binary::less,     Binary::equal,       Unary::sigmoid, Ternary::select,
+        Binary::divide,  Unary::abs,         Convert{},        Convert{},           Unary::floor,   Binary::minimum,
+        Ternary::clip,   Unary::is_finite,   Unary::sin,       Binary::power,       Unary::asin,    Binary::floor_mod,
+        Unary::erf,      Binary::atan2,      Unary::sinc,      Binary::floor_divide};
     const ElementFunction f = choices[below(std::size(choices))];
     if (f.index() == 0) {
       add(loop, f, {a}, static_cast<DType>(dtypes_and_halves[below(dtypes_and_halves.size())]));
@@ -224,7 +274,8 @@ class Generator {
   }
 
   std::mt19937 random_;
-  std::vector<Value> values_;
+  std::vector<Value> values_;  ///< those of tables have no type
+  std::vector<Table> tables_;
 };
 
 }  // namespace
@@ -235,13 +286,50 @@ TEST_CASE("loops in machine code give the bits of their functions") {
     CAPTURE(seed);
     const Loop loop = Generator(seed + tapestry::test::seed_of_cases(1)).loop();
     const auto code = cpu_backend().loop_code(loop.program);
-    if (!code) continue;  // conversions that AVX2 lacks, and eight-byte elements of which there are too many
+    if (!code) continue;  // conversions that round twice, and eight-byte elements of which there are too many
     ++compiled;
     CAPTURE(to_string(loop.program.program));
     const Results expected = expected_of(loop);
     for (const std::int64_t step : {1, 3, 1000}) CHECK(agree(found_by(*code, loop, step), expected));
   }
   if (host::may_be_compiled()) CHECK(compiled > 100);
+}
+
+TEST_CASE("every function of every type has code in a loop") {
+  if (!host::may_be_compiled()) return;
+  const auto check = [](const ElementFunction& f, DType dtype, DType result, std::int64_t elements) {
+    Loop loop;
+    loop.count = 3;
+    LoopProgram& program = loop.program;
+    program.elements = elements;
+    loop.inputs = operands_for(f, dtype, {elements});
+    loop.inputs.insert(loop.inputs.begin(), random_tensor(result, {elements}, 5));
+    program.carried = loop.inputs.size();
+    for (const Tensor& each : loop.inputs) program.dtypes.push_back(each.dtype());
+    const auto number = static_cast<std::uint8_t>(loop.inputs.size());
+    program.program.inputs = number;
+    program.program.registers = 1;
+    program.tables = {0};
+    program.program.instructions.push_back({f, {1, 2, 3}, number, result, 0.25});
+    program.results.push_back(number);
+    for (std::uint8_t i = 1; i < number; ++i) program.results.push_back(i);
+    CAPTURE(to_string(program.program));
+    const auto code = cpu_backend().loop_code(program);
+    REQUIRE(code);
+    CHECK(agree(found_by(*code, loop, 2), expected_of(loop)));
+  };
+  for (const DType dtype : dtypes_and_halves)
+    for (const std::int64_t elements : {1, 3, 4}) {
+      CAPTURE(dtype);
+      CAPTURE(elements);
+      const auto check_all = [&](const auto& list) {
+        for (const auto f : list)
+          if (const DType result = result_of(f, dtype); result != DType::unknown) check(f, dtype, result, elements);
+      };
+      check_all(functions<Unary>());
+      check_all(functions<Binary>());
+      check_all(functions<Ternary>());
+    }
 }
 
 TEST_CASE("a loop with more values than there are registers") {
@@ -268,6 +356,7 @@ TEST_CASE("a loop with more values than there are registers") {
     program.results.push_back(sum);
   }
   program.program.registers = 2 * static_cast<int>(values);
+  program.tables.resize(2 * values);
   const auto code = cpu_backend().loop_code(program);
   REQUIRE(code);
   CHECK(agree(found_by(*code, loop, 7), expected_of(loop)));

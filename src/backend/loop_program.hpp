@@ -9,8 +9,8 @@
 
 namespace tapestry {
 
-/// A loop whose condition and body are elementwise functions of values of few elements. Its program computes from the
-/// values of an iteration whether it runs, and the values of the next one.
+/// A loop whose condition and body are elementwise functions of values of few elements, and elements of tables. Its
+/// program computes from the values of an iteration whether it runs, and the values of the next one.
 ///
 /// The program has no outputs. Its inputs are the carried values, then the elements that the iteration takes from
 /// sequences, then what is the same in all iterations.
@@ -19,6 +19,9 @@ struct LoopProgram {
   static constexpr std::int64_t most_elements = 16;
 
   Program program{};
+  /// By instruction: 0, or the size of its first operand, a table that is the same in all iterations. The instruction
+  /// then has no function: its result is the element whose number is the second operand.
+  std::vector<std::int64_t> tables{};
   std::vector<DType> dtypes{};  ///< of the inputs
   std::uint64_t single = 0;     ///< bit i: input i is one element; otherwise it has as many as all such values
   std::int64_t elements = 1;    ///< of the values that have several; elements of sequences and stacks have one
@@ -42,7 +45,8 @@ class LoopCode {
   LoopCode& operator=(const LoopCode&) = delete;
 
   /// Runs up to `count` iterations, at least 1. `places` are those of the inputs, whose carried values change, and of
-  /// the stacks' elements. Returns how many have run; if the condition did not hold, fewer than `count`.
+  /// the stacks' elements. Returns how many have run: fewer than `count` if the condition did not hold, or a function
+  /// of the next iteration would throw.
   virtual std::int64_t run(std::span<const Place> places, std::int64_t count) const = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "backend/cpu/compiled_program.hpp"
@@ -34,11 +35,9 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
       : VectorInstructions(recorded.code, loop.single, fixed_inputs(loop)), loop_(loop), recorded_(recorded) {
     lanes_ = lanes;
     find_uses();
+    if (has_calls()) reserve_slots(call_slots);
     function();  // is discarded: it shows how many registers are left, and how much of the stack is needed
-    std::vector<int> carried;
-    for (std::size_t i = 0; i < loop.carried; ++i) carried.push_back(static_cast<int>(i));
-    hold(carried);
-    hold_invariants();
+    if (!has_calls()) hold_registers();
     function();
     discard_code();
     code_address_ = function();
@@ -53,7 +52,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     const auto in_room = [&](std::size_t i) { return &room[i * vector_bytes]; };
     for (std::size_t i = 0; i < places.size(); ++i) {
       operands[i] = {places[i].data, places[i].step};
-      if (is_moving(i)) continue;
+      if (is_moving(i) || is_table(i)) continue;
       operands[i].data = in_room(i);
       std::memset(in_room(i), 0, vector_bytes);
       std::memcpy(in_room(i), places[i].data, bytes_of(i));
@@ -71,10 +70,22 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     const std::size_t changing = loop.carried + loop.sequences;
     return changing >= 64 ? 0 : ~std::uint64_t{0} << changing;
   }
+  bool has_calls() const { return !recorded_.code.calls().empty(); }
+  void hold_registers() {
+    std::vector<int> carried;
+    for (std::size_t i = 0; i < loop_.carried; ++i) carried.push_back(static_cast<int>(i));
+    hold(carried);
+    hold_invariants();
+  }
   std::size_t stacks() const { return loop_.results.size() - loop_.carried; }
   /// Whether an operand is an element of a sequence or of a stack.
   bool is_moving(std::size_t operand) const {
     return operand >= loop_.dtypes.size() || (operand >= loop_.carried && operand < loop_.carried + loop_.sequences);
+  }
+  bool is_table(std::size_t operand) const {
+    for (std::size_t i = 0; i < loop_.tables.size(); ++i)
+      if (loop_.tables[i] > 0 && loop_.program.instructions[i].operands[0] == operand) return true;
+    return false;
   }
   std::size_t bytes_of(std::size_t input) const {
     return size_of(loop_.dtypes[input]) *
@@ -89,6 +100,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     std::vector<bool> needed(places_.size());
     const auto need_node = [&](int i) { needed[i] = true; };
     if (recorded_.condition >= 0) need_node(recorded_.condition);
+    for (const int guard : recorded_.guards) need_node(guard);
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
       if (i >= loop_.carried || !stays(i)) need_node(result(i).node);
     for (int i = end_ - 1; i >= 0; --i)
@@ -97,6 +109,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
           if (operand >= 0) need_node(operand);
     if (const int condition = recorded_.condition; condition >= 0)
       place(condition).uses.push_back(is_leaf(condition) ? 0 : condition);
+    for (const int guard : recorded_.guards) place(guard).uses.push_back(guard);
     for (int i = 0; i < end_; ++i)
       if (needed[i])
         for (const int operand : node(i).operands)
@@ -116,6 +129,10 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     sub(rsp, static_cast<std::uint32_t>(slots_.size()) * slot_bytes);
     xor_(index_.cvt32(), index_.cvt32());  // elements are where their operands begin
     mov(whole_count_, count_);
+    if (has_calls()) {  // behind the elements of results
+      vpxor(xmm0, xmm0, xmm0);
+      for (int part = 0; part < slot_bytes; part += 16) vmovups(ptr[rsp + slot_bytes * result_slot + part], xmm0);
+    }
     for (int i = 0; i < end_; ++i)
       if (place(i).held) load(i);
     align(64);
@@ -141,9 +158,17 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     if (condition >= 0 && is_leaf(condition)) leave_unless(condition, exit);
     for (; position_ < end_; ++position_) {
       if (place(position_).uses.empty() || is_leaf(position_)) continue;
-      write(position_, node(position_));
+      if (node(position_).op == VectorOp::call)
+        call(position_);
+      else if (node(position_).op == VectorOp::look_up)
+        look_up(position_);
+      else
+        write(position_, node(position_));
       finish_instruction();
-      if (position_ == condition) leave_unless(condition, exit);
+      if (is_guard(position_))
+        leave_unless(position_, exit, elements_mask());
+      else if (position_ == condition)
+        leave_unless(condition, exit);
     }
     for (std::size_t i = loop_.carried; i < loop_.results.size(); ++i) store_in_stack(i);
     for (std::size_t i = 0; i < loop_.carried; ++i)
@@ -156,18 +181,83 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     }
   }
 
-  /// All lanes of a condition are the same. Nothing has been carried yet, so the values are those before the iteration.
-  void leave_unless(int condition, const Xbyak::Label& exit) {
+  bool is_guard(int i) const {
+    return std::find(recorded_.guards.begin(), recorded_.guards.end(), i) != recorded_.guards.end();
+  }
+  std::uint32_t elements_mask() const { return (1U << loop_.elements) - 1; }
+
+  /// Leaves the loop unless a condition holds in some lanes: those of all elements, or the first one. Nothing has been
+  /// carried yet, so the values are those before the iteration.
+  void leave_unless(int condition, const Xbyak::Label& exit, std::uint32_t lanes = 1) {
     need(condition);
     if (recorded_.code.avx512()) {
       kmovw(address_.cvt32(), mask(condition));  // the bits behind those of the lanes may be anything
     } else {
       vmovmskps(address_.cvt32(), vector(condition));
     }
-    test(address_.cvt32(), 1);
+    and_(address_.cvt32(), lanes);
+    cmp(address_.cvt32(), lanes);
     pass(condition);
     finish_instruction();
-    jz(exit, T_NEAR);
+    jne(exit, T_NEAR);
+  }
+
+  /// The guard of the index stands before it.
+  void look_up(int i) {
+    const int index = node(i).operands[0];
+    const auto table = static_cast<std::size_t>(node(i).bits);
+    need(index);
+    const Xmm first(place(index).number);
+    const Xbyak::Reg64 number = scalar_.cvt64();
+    if (is_wide(index)) {
+      vmovq(number, first);
+    } else {
+      vmovd(scalar_, first);  // it is not negative
+    }
+    make_result(i);
+    mov(address_, operand_address(static_cast<int>(table)));
+    lea(address_, ptr[address_ + number * static_cast<int>(size_of(loop_.dtypes[table]))]);
+    load_from_address(i);
+  }
+
+  /// Calls a kernel for the elements of a value, in slots of the stack.
+  void call(int i) {
+    const KernelCall& call = recorded_.code.calls()[node(i).bits];
+    for (int k = 0; k < call.operands; ++k) {
+      const int operand = node(i).operands[static_cast<std::size_t>(k)];
+      need(operand);
+      lea(address_, slot(k));
+      store_value(operand, call.from[static_cast<std::size_t>(k)], false);
+    }
+    pass_operands(i);
+    pinned_.clear();
+    give_up_all();
+    const Xbyak::Reg64* const kept[] = {&operands_, &count_, &whole_count_};
+    const auto kept_at = [this](int k) { return ptr[rsp + slot_bytes * kept_slot + 8 * k]; };
+    for (int k = 0; k < 3; ++k) mov(kept_at(k), *kept[k]);
+    mov(address_, std::bit_cast<std::uint64_t>(call.number));
+    vmovq(xmm0, address_);
+    lea(rdi, slot(0));
+    if (call.operands == 2) {
+      mov(esi, 1);
+      lea(rdx, slot(1));
+      mov(ecx, 1);
+      lea(r8, slot(result_slot));
+      mov(r9d, static_cast<std::uint32_t>(loop_.elements));
+    } else {
+      lea(rsi, slot(result_slot));
+      mov(edx, static_cast<std::uint32_t>(loop_.elements));
+    }
+    vzeroupper();
+    mov(address_, reinterpret_cast<std::uint64_t>(call.kernel));
+    CodeGenerator::call(address_);
+    for (int k = 0; k < 3; ++k) mov(*kept[k], kept_at(k));
+    xor_(index_.cvt32(), index_.cvt32());
+    place(i).number = allocate(file(i), i);
+    lea(address_, slot(result_slot));
+    if (is_mask(node(i).lane)) return load_bools(i);
+    if (call.to == Stored::byte) return load_bytes(i);
+    vmovups(vector(i), element(i));
   }
 
   /// Overwrites a carried value by its result. The results that remain do not need the old value: `copy_old_values` has
@@ -226,6 +316,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     stored == Stored::byte ? mov(byte[address_], scalar_.cvt8()) : mov(word[address_], scalar_.cvt16());
   }
 
+  static constexpr int result_slot = 2, kept_slot = 3, call_slots = 4;
   const Xbyak::Reg64& whole_count_ = rdx;
   const Xbyak::Reg32& scalar_ = r8d;
   const LoopProgram loop_;

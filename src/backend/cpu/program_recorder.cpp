@@ -5,6 +5,9 @@
 #include <type_traits>
 #include <variant>
 
+#include "backend/cpu/half.hpp"
+#include "backend/cpu/kernels/elementwise.hpp"
+#include "backend/cpu/kernels/movement.hpp"
 #include "backend/cpu/vector_value.hpp"
 
 namespace tapestry::host {
@@ -174,14 +177,23 @@ AnyValue converted(Mask x, DType to) {
 /// Writes down what a program does. Its operands change, the nodes of the code do not.
 class Recorder {
  public:
-  Recorder(const Program& program, std::span<const DType> inputs, VectorCode& code)
-      : code_(code), operands_(static_cast<std::size_t>(program.operands())), dtypes_(operands_.size()) {
+  /// `loop`: the one whose program it is; nullptr for none. Loops call kernels.
+  Recorder(const Program& program, std::span<const DType> inputs, RecordedProgram& recorded, const LoopProgram* loop)
+      : code_(recorded.code),
+        guards_(recorded.guards),
+        operands_(static_cast<std::size_t>(program.operands())),
+        dtypes_(operands_.size()) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       operands_[i] = input(static_cast<int>(i), inputs[i]);
       dtypes_[i] = inputs[i];
     }
-    for (const Program::Instruction& each : program.instructions) {
-      const AnyValue result = std::visit([&](auto f) { return run(f, each); }, each.function);
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const Program::Instruction& each = program.instructions[i];
+      const bool is_lookup = loop && i < loop->tables.size() && loop->tables[i] > 0;
+      AnyValue result =
+          is_lookup ? look_up(each, loop->tables[i]) : std::visit([&](auto f) { return run(f, each); }, each.function);
+      const bool has_code = code_.is_complete() && !std::holds_alternative<std::monostate>(result);
+      if (!has_code && loop) result = std::visit([&](auto f) { return called(f, each); }, each.function);
       if (std::holds_alternative<std::monostate>(result)) {
         code_.give_up();
         return;
@@ -217,11 +229,15 @@ class Recorder {
     if (dtype == DType::bfloat16) return math::round_to_bfloat16(std::get<Value<float>>(value));
     return value;
   }
-  AnyValue input(int number, DType dtype) {
-    const auto add = [&](Lane lane) {
-      const auto stored = static_cast<std::uint8_t>(stored_as(dtype));
+  AnyValue input(int number, DType dtype) const {
+    const auto stored = static_cast<std::uint8_t>(stored_as(dtype));
+    return of_type(dtype, [&](Lane lane) {
       return code_.add({VectorOp::input, lane, stored, {-1, -1, -1}, static_cast<std::uint64_t>(number)});
-    };
+    });
+  }
+  /// A value of a type whose node `add` adds.
+  template <class Add>
+  AnyValue of_type(DType dtype, Add add) const {
     switch (dtype) {
       case DType::boolean:
         return Mask(code_, add(Lane::mask32));
@@ -271,6 +287,55 @@ class Recorder {
       }
     });
   }
+  AnyValue look_up(const Program::Instruction& each, std::int64_t size) const {
+    const Whole index = get<Whole>(each, 1);
+    const Mask inside = (index >= Whole(0)) & (index < Whole(size));
+    guards_.push_back(inside.resized(Lane::mask32).node());
+    const auto stored = static_cast<std::uint8_t>(stored_as(each.dtype));
+    return of_type(each.dtype, [&](Lane lane) {
+      return code_.add({VectorOp::look_up, lane, stored, {index.node(), -1, -1}, std::uint64_t{each.operands[0]}});
+    });
+  }
+
+  // Kernels of functions that have no vector code. They compute halves as float32, too.
+  AnyValue called(Convert, const Program::Instruction& each) const {
+    const DType from = dtype_of(each, 0);
+    if (is_half(each.dtype)) return {};  // would be rounded twice
+    return call(movement_kernels().cast[static_cast<std::size_t>(from)][static_cast<std::size_t>(each.dtype)], each, 1);
+  }
+  AnyValue called(Unary f, const Program::Instruction& each) const {
+    const auto type = static_cast<std::size_t>(dtype_of(each, 0));
+    return call(unary_kernels().rows[static_cast<std::size_t>(f)][type], each, 1);
+  }
+  AnyValue called(Binary f, const Program::Instruction& each) const {
+    if (const Whole* b = std::get_if<Whole>(&operands_[each.operands[1]])) {
+      const bool is_power = f == Binary::power;
+      if (is_power || f == Binary::floor_mod || f == Binary::floor_divide) {
+        const Mask defined = is_power ? *b >= Whole(0) : *b != Whole(0);
+        guards_.push_back(defined.resized(Lane::mask32).node());
+      }
+    }
+    const auto type = static_cast<std::size_t>(dtype_of(each, 0));
+    return call(binary_kernels().rows[static_cast<std::size_t>(f)][type], each, 2);
+  }
+  AnyValue called(Ternary, const Program::Instruction&) const { return {}; }
+  template <class Kernel>
+  AnyValue call(Kernel kernel, const Program::Instruction& each, int operands) const {
+    if (!kernel) return {};
+    KernelCall made{
+        reinterpret_cast<void (*)()>(kernel), operands, {}, stored_as(computed_in(each.dtype)), each.number};
+    std::array<int, 3> nodes{-1, -1, -1};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(operands); ++i) {
+      nodes[i] = node(each.operands[i]);
+      made.from[i] = stored_as(dtype_of(each, i));
+    }
+    return of_type(each.dtype, [&](Lane lane) { return code_.add(made, lane, nodes); });
+  }
+  /// The type in which an operand is computed.
+  DType dtype_of(const Program::Instruction& each, std::size_t i) const {
+    return computed_in(dtypes_[each.operands[i]]);
+  }
+
   /// Calls `f` with the i-th operand of an instruction.
   template <class F>
   AnyValue visit(const Program::Instruction& each, std::size_t i, F f) const {
@@ -286,6 +351,7 @@ class Recorder {
   }
 
   VectorCode& code_;
+  std::vector<int>& guards_;
   std::vector<AnyValue> operands_;
   std::vector<DType> dtypes_;  ///< of the operands
 };
@@ -307,7 +373,7 @@ Stored stored_as(DType dtype) {
 
 RecordedProgram record(const Program& program, std::span<const DType> inputs, bool avx512) {
   RecordedProgram recorded{VectorCode(avx512), {}};
-  const Recorder recorder(program, inputs, recorded.code);
+  const Recorder recorder(program, inputs, recorded, nullptr);
   if (!recorded.code.is_complete()) return recorded;
   for (int i = 0; i < program.outputs; ++i) recorded.outputs.push_back(recorder.output(program.inputs + i));
   return recorded;
@@ -315,7 +381,7 @@ RecordedProgram record(const Program& program, std::span<const DType> inputs, bo
 
 RecordedProgram record(const LoopProgram& loop, bool avx512) {
   RecordedProgram recorded{VectorCode(avx512), {}};
-  const Recorder recorder(loop.program, loop.dtypes, recorded.code);
+  const Recorder recorder(loop.program, loop.dtypes, recorded, &loop);
   if (!recorded.code.is_complete()) return recorded;
   if (loop.condition >= 0) recorded.condition = recorder.mask(loop.condition);
   for (const std::uint8_t result : loop.results) recorded.outputs.push_back(recorder.output(result));

@@ -54,7 +54,10 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   Xbyak::Label& label(int i) { return labels_[i]; }
   Place& place(int i) { return places_[i]; }
   bool is_leaf(int i) const { return node(i).op == VectorOp::constant || node(i).op == VectorOp::input; }
-  bool is_single(int i) const { return node(i).op == VectorOp::input && (single_ >> node(i).bits & 1) != 0; }
+  /// Whether a value is loaded from one element in memory.
+  bool is_single(int i) const {
+    return node(i).op == VectorOp::look_up || (node(i).op == VectorOp::input && (single_ >> node(i).bits & 1) != 0);
+  }
   bool is_invariant(int i) const {
     return node(i).op == VectorOp::constant || (node(i).op == VectorOp::input && (fixed_ >> node(i).bits & 1) != 0);
   }
@@ -204,9 +207,12 @@ class ValueRegisters : public Xbyak::CodeGenerator {
       return vmovups(vector(i), slot(place(i).slot));
     }
     if (node(i).op == VectorOp::constant) return load_constant(i, i);
-    const auto number = static_cast<int>(node(i).bits);
+    mov(address_, operand_address(static_cast<int>(node(i).bits)));
+    load_from_address(i);
+  }
+  /// Loads an operand, or an element of one, from where `address_` says.
+  void load_from_address(int i) {
     const auto stored = static_cast<Stored>(node(i).detail);
-    mov(address_, operand_address(number));
     if (is_mask(node(i).lane)) return load_bools(i);
     if (stored == Stored::byte) return load_bytes(i);
     if (stored != Stored::plain) return load_halves(i, stored);
@@ -342,7 +348,18 @@ class ValueRegisters : public Xbyak::CodeGenerator {
       if (!each.held) each.number = RegisterFile::none;
       each.slot = -1;
     }
-    std::fill(slots_.begin(), slots_.end(), false);
+    std::fill(slots_.begin() + reserved_slots_, slots_.end(), false);
+  }
+  /// Keeps the first slots of the stack for other things than values.
+  void reserve_slots(int count) {
+    slots_.resize(static_cast<std::size_t>(count), true);
+    reserved_slots_ = count;
+  }
+  /// Moves all values that are needed again out of the registers, which a called function may use.
+  void give_up_all() {
+    for (RegisterFile* file : {&vectors_, &masks_})
+      for (int number = file->first(); number < file->first() + file->count(); ++number)
+        if (file->owner(number) >= 0) give_up(file->owner(number));
   }
   void discard_code() {
     reset();
@@ -404,6 +421,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   RegisterFile vectors_, masks_{1, 7};  // k0 means no mask
   std::vector<int> pinned_, freed_slots_;
   std::vector<bool> slots_;  ///< which are in use
+  int reserved_slots_ = 0;
 };
 
 }  // namespace tapestry::host

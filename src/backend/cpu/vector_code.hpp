@@ -55,6 +55,18 @@ enum class VectorOp : std::uint8_t {
   scale,             ///< a 2^b for a whole b, rounded once; AVX-512 only
   copy_sign,         ///< a with the sign of b, where c has the sign bit only; AVX-512 only
   copy,              ///< a, in a register of its own
+  look_up,           ///< element a of the table that is operand `bits` of a loop, `Stored` as `detail` says
+  call,              ///< what the kernel number `bits` of the code computes, in loops only
+};
+
+/// The loop over contiguous elements of a function that has no vector code. The code of loops calls it, for the few
+/// elements of a value in memory.
+struct KernelCall {
+  void (*kernel)() = nullptr;  ///< a BinaryRow if there are two operands; otherwise a UnaryRow, or one without number
+  int operands = 1;
+  std::array<Stored, 2> from{};  ///< how operands lie in memory
+  Stored to = Stored::plain;     ///< and the result
+  double number = 0;
 };
 
 /// Predicates of `compare_bits`.
@@ -84,13 +96,21 @@ class VectorCode {
   const std::vector<Node>& nodes() const { return nodes_; }
   Lane lane(int node) const { return nodes_[node].lane; }
 
-  /// Says that a function has no vector code, so that there is none for the program.
+  /// Says that a function has no vector code, so that there is none for the program, unless a kernel is called for it.
   void give_up() { complete_ = false; }
   bool is_complete() const { return complete_; }
+  /// Adds a call of a kernel, in place of the function for which the code gave up.
+  int add(const KernelCall& call, Lane lane, const std::array<int, 3>& operands) {
+    complete_ = true;
+    calls_.push_back(call);
+    return add({VectorOp::call, lane, 0, operands, calls_.size() - 1});
+  }
+  const std::vector<KernelCall>& calls() const { return calls_; }
 
  private:
   bool avx512_, complete_ = true;
   std::vector<Node> nodes_;
+  std::vector<KernelCall> calls_;
   std::map<Node, int> known_;
 };
 

@@ -59,7 +59,9 @@ class VectorInstructions : public ValueRegisters {
         return copy_value(i, a);
       case VectorOp::constant:
       case VectorOp::input:
-        return;  // loaded where they are used
+      case VectorOp::look_up:
+      case VectorOp::call:
+        return;  // loaded where they are used; `LoopCompiler` writes the last two
     }
   }
 

@@ -247,7 +247,9 @@ class LoopRunner final : public FlowRunner {
       if (done == length) return done;
       if (++interpreted_ > most_interpreted && may_have_code) {
         may_have_code = find_code(values, body, condition);
-        if (may_have_code) return run_code(inputs, values, stacks, length, deadline, body, done);
+        if (may_have_code) done = run_code(inputs, values, stacks, length, deadline, body, done);
+        if (done == length) return done;
+        // The condition does not hold, or a function of the iteration throws, which the code does not.
       }
       if (condition) {
         condition->run(deadline);
@@ -295,6 +297,7 @@ class LoopRunner final : public FlowRunner {
   }
 
   /// Runs the code from iteration `done` on. It stops from time to time to look at the clock, and for stacks to grow.
+  /// Returns the number of the iteration that it does not run.
   std::int64_t run_code(const Tensors& inputs, const Tensors& values, std::vector<LoopStack>& stacks,
                         std::int64_t length, const Deadline* deadline, const QuickFunction& body,
                         std::int64_t done) const {

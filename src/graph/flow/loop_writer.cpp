@@ -4,6 +4,7 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -48,10 +49,15 @@ void LoopWriter::add(const Executable::Repeated& function) {
 }
 
 void LoopWriter::add(const Call& call) {
-  if (&call.op() != &fused_op() && !call.op().forward.is_elementwise()) {
+  if (&call.op() == &fused_op() || call.op().forward.is_elementwise())
+    add_functions(call);
+  else if (&call.op() == &ops::gather)
+    add_lookup(call);
+  else
     complete_ = false;
-    return;
-  }
+}
+
+void LoopWriter::add_functions(const Call& call) {
   Tensors inputs;
   const ProgramRef program = program_of(call, inputs);
   std::vector<Number> numbers;
@@ -68,6 +74,23 @@ void LoopWriter::add(const Call& call) {
     write(call.output(i), numbers[static_cast<std::size_t>(program->inputs) + i]);
 }
 
+/// An element of a table that the loop does not change.
+void LoopWriter::add_lookup(const Call& call) {
+  const Tensor &table = call.input(0), &index = call.input(1);
+  const auto axis = normalize_axis(call.attr<std::int64_t>("axis"), table.rank());
+  const std::int64_t size = table.shape().sizes()[axis];
+  const auto is_written = [&](const auto& entry) { return entry.first == address_of(table); };
+  complete_ = complete_ && is_single(call.output()) && is_single(index) && table.size() == size &&
+              table.is_contiguous() && std::none_of(memory_.begin(), memory_.end(), is_written);
+  if (!complete_) return;
+  fixed_.push_back(fixed_at(table));
+  complete_ = complete_ && (bool(fixed_.back().constant) || fixed_.back().operand >= carried_ + sequences_);
+  const auto number = static_cast<Number>(inputs_.size());
+  inputs_.push_back({number, table.dtype(), true});
+  instructions_.push_back({{Convert{}, {}, 0, table.dtype(), 0}, {number, read(index)}, size});
+  write(call.output(), -static_cast<Number>(instructions_.size()));
+}
+
 void LoopWriter::add_result(const Tensor& result) {
   complete_ = complete_ && !result.is_symbolic() && (results_.size() < carried_ || is_single(result));
   if (complete_) results_.push_back(read(result));
@@ -82,11 +105,17 @@ LoopWriter::Number LoopWriter::read(const Tensor& tensor) {
     complete_ = complete_ && known.dtype == tensor.dtype() && known.single == is_single(tensor) && fits(tensor);
     return known.number;
   }
+  return add_input(tensor, fixed_at(tensor));
+}
+
+/// Where a tensor is that no instruction has written.
+LoopWriter::Fixed LoopWriter::fixed_at(const Tensor& tensor) {
+  const std::byte* const address = address_of(tensor);
   if (const auto found = std::find(values_.begin(), values_.end(), address); found != values_.end())
-    return add_input(tensor, {static_cast<std::size_t>(found - values_.begin()), Tensor()});
+    return {static_cast<std::size_t>(found - values_.begin()), Tensor()};
   const auto contains = [address](const Range& range) { return address >= range.begin && address < range.end; };
   complete_ = complete_ && std::none_of(taken_.begin(), taken_.end(), contains);
-  return add_input(tensor, {0, tensor});
+  return {0, tensor};
 }
 
 LoopWriter::Number LoopWriter::add_input(const Tensor& tensor, Fixed from) {
@@ -121,8 +150,10 @@ std::optional<LoopProgram> LoopWriter::program() const {
   }
   for (std::size_t i = 0; i < instructions_.size(); ++i) {
     Program::Instruction instruction = instructions_[i].what;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(operands_of(instruction.function)); ++k)
-      instruction.operands[k] = operand(instructions_[i].operands[k]);
+    loop.tables.push_back(instructions_[i].table);
+    const std::size_t count =
+        instructions_[i].table > 0 ? 2 : static_cast<std::size_t>(operands_of(instruction.function));
+    for (std::size_t k = 0; k < count; ++k) instruction.operands[k] = operand(instructions_[i].operands[k]);
     instruction.result = operand(-1 - static_cast<Number>(i));
     loop.program.instructions.push_back(instruction);
   }

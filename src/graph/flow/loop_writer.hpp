@@ -12,7 +12,8 @@
 
 namespace tapestry::detail {
 
-/// Writes a loop as a program, if its condition and its body are nothing but elementwise functions of few elements.
+/// Writes a loop as a program, if its condition and its body are nothing but elementwise functions of few elements, and
+/// lookups of single elements.
 ///
 /// It follows what the steps of their plans read and write in memory, so it need not know what is a view of what. The
 /// plans must be bound to the memory of the loop's values.
@@ -47,13 +48,17 @@ class LoopWriter {
   struct Instruction {
     Program::Instruction what;
     std::array<Number, 3> operands;
+    std::int64_t table = 0;  ///< as in LoopProgram
   };
   struct Range {
     const std::byte *begin, *end;
   };
 
   void add(const Call& call);
+  void add_functions(const Call& call);
+  void add_lookup(const Call& call);
   Number read(const Tensor& tensor);
+  Fixed fixed_at(const Tensor& tensor);
   Number add_input(const Tensor& tensor, Fixed from);
   void write(const Tensor& tensor, Number number);
   bool is_single(const Tensor& tensor) const;
