@@ -32,6 +32,7 @@ class Planned {
       request.fed.push_back(value.spec());
     }
     request.fetches = f(arguments);
+    request.complete = true;
     plan = detail::specialize(*graph_.state(), request);
     expected_ = run();
   }

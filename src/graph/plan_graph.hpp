@@ -15,6 +15,7 @@ struct PlanGraph {
   Tensors fetches;
   std::vector<Node*> operations;  ///< to be run for their effect
   std::vector<Device> devices{};  ///< by node: where it runs; before the pass `place`, what `device_of` returns
+  bool complete = false;          ///< as in the request
   std::vector<int> groups{};      ///< by node, from the pass `parallel`: see `group_of`; empty for no groups
 
   Device device_of(const Node& node) const { return devices[node.index]; }

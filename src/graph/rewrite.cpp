@@ -149,7 +149,8 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
 }
 
 PlanGraph Rewrite::plan_like(const PlanGraph& old) const {
-  PlanGraph plan{.graph = graph_, .feeds = {}, .fetches = {}, .operations = {}, .devices = devices_};
+  PlanGraph plan{
+      .graph = graph_, .feeds = {}, .fetches = {}, .operations = {}, .devices = devices_, .complete = old.complete};
   for (const Tensor& feed : old.feeds) plan.feeds.push_back(of(feed));
   for (const Tensor& fetch : old.fetches) plan.fetches.push_back(of(fetch));
   for (const Node* operation : old.operations)

@@ -33,8 +33,11 @@ class Specializer {
     mark_values(needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) copy(from_.node(i));
-    PlanGraph plan = rewrite_.plan_like(
-        {.graph = {}, .feeds = request_.feeds, .fetches = request_.fetches, .operations = request_.operations});
+    PlanGraph plan = rewrite_.plan_like({.graph = {},
+                                         .feeds = request_.feeds,
+                                         .fetches = request_.fetches,
+                                         .operations = request_.operations,
+                                         .complete = request_.complete});
     for (std::size_t i = 0; i < plan.graph->size(); ++i) plan.devices.push_back(device_of(plan.graph->node(i)));
     return plan;
   }

@@ -13,6 +13,7 @@ struct Request {
   Tensors feeds;                  ///< tensors of the graph that are fed
   Specs fed;                      ///< the dtypes and shapes that they are fed
   std::vector<Node*> done{};      ///< have run already and do not run again; their outputs that are needed are fed
+  bool complete = false;          ///< none of the feeds may be a result of a branch that was not taken, without value
   Tensors values{};               ///< of the feeds whose values nodes await, as far as they are known; else empty
 };
 

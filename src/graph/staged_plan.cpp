@@ -143,6 +143,7 @@ StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const Se
   }
   specialized_ = cut->whole.graph;
   rest_ = whole_request(*cut, request);
+  rest_.complete = false;
   Request part = part_before(*cut, rest_);
   rest_.done = std::exchange(part.done, {});
   rest_.feeds.append(part.fetches.begin(), part.fetches.end());

@@ -69,6 +69,10 @@ TAPESTRY_OP(clip_op){{
 
 }  // namespace
 
+namespace ops {
+const Op &equal = equal_op, &where = where_op;
+}  // namespace ops
+
 Tensor equal(In a, In b, std::string_view name) { return apply(equal_op, {a, b}, {}, name); }
 Tensor not_equal(In a, In b, std::string_view name) { return apply(not_equal_op, {a, b}, {}, name); }
 Tensor less(In a, In b, std::string_view name) { return apply(less_op, {a, b}, {}, name); }

@@ -12,6 +12,7 @@ extern const Op &cast, &device_copy, &identity, &snapshot;
 extern const Op &broadcast_like, &broadcast_to, &expand_dims, &reshape, &sum_like, &transpose;
 TAPESTRY_API extern const Op &fill, &ones_like, &zeros_like;
 extern const Op &matmul, &shape;
+extern const Op &equal, &where;
 extern const Op &gather, &unsorted_segment_sum;
 
 }  // namespace tapestry::ops

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/flow/function.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/staged_plan.hpp"
 
 namespace tapestry::detail {
@@ -27,6 +27,9 @@ class FunctionRunner {
       const auto found = std::find_if(function.inputs.begin(), function.inputs.end(), same);
       passed_on_.push_back(found == function.inputs.end() ? -1 : found - function.inputs.begin());
     }
+    const std::vector<const Node*> nodes = nodes_of(function).running;
+    has_branches_ = std::any_of(nodes.begin(), nodes.end(),
+                                [](const Node* each) { return is_flow(each->op()) && !is_while(each->op()); });
   }
 
   /// A run of the function for inputs of these shapes, again and again; nothing if this is not possible. If the
@@ -72,21 +75,23 @@ class FunctionRunner {
   /// that the plan knows.
   Spec spec_of_fed(std::size_t i) const { return fed_[i] ? fed_[i].spec() : known_[used_[i]]; }
 
-  bool fits() const {
+  bool fits(bool complete) const {
     for (std::size_t i = 0; i < fed_.size(); ++i)
       if (fed_[i] ? fed_[i].dtype() != specs_[i].dtype || fed_[i].shape() != specs_[i].shape
                   : spec_of_fed(i) != specs_[i])
         return false;
-    return current_ && current_->is_placed();
+    return current_ && current_->is_placed() && complete_ == complete;
   }
 
   /// `is_one_run`: whether the plan is for one run. Where an iteration has other shapes than those before it, the next
-  /// one may have others again.
+  /// one may have others again. In a plan for more runs all inputs have values, so that branches may be others.
   StagedPlan& plan_for_fed(bool is_one_run) {
-    if (current_ && !current_->is_quick() && fits()) return *current_;
+    const bool complete = has_branches_ && !is_one_run;
+    if (current_ && !current_->is_quick() && fits(complete)) return *current_;
+    complete_ = complete;
     current_ = nullptr;  // if no plan can be made, the next call must not take the old one
     specs_.clear();
-    std::vector<std::int64_t> key;
+    std::vector<std::int64_t> key{complete};
     for (std::size_t i = 0; i < fed_.size(); ++i) {
       specs_.push_back(spec_of_fed(i));
       const Shape& shape = specs_.back().shape;
@@ -100,7 +105,8 @@ class FunctionRunner {
   }
 
   Request request() const {
-    Request request{.fetches = {}, .operations = function_.operations, .feeds = {}, .fed = specs_};
+    Request request{
+        .fetches = {}, .operations = function_.operations, .feeds = {}, .fed = specs_, .complete = complete_};
     for (const std::size_t i : used_) request.feeds.push_back(function_.inputs[i]);
     for (std::size_t i = 0; i < passed_on_.size(); ++i)
       if (bool(function_.outputs[i]) && passed_on_[i] < 0) request.fetches.push_back(function_.outputs[i]);
@@ -114,7 +120,9 @@ class FunctionRunner {
   std::vector<std::size_t> used_;          ///< the inputs that the function needs
   std::vector<std::ptrdiff_t> passed_on_;  ///< by output: the input that it is; -1 for none
   Tensors fed_;
-  Specs specs_;  ///< of the values for which `current_` was made
+  Specs specs_;            ///< of the values for which `current_` was made
+  bool complete_ = false;  ///< whether that is a plan in which all inputs have values
+  bool has_branches_;
   std::shared_ptr<StagedPlan> current_;
   SizedPlans plans_;  ///< by the shapes of the values
 };

@@ -9,9 +9,9 @@ namespace tapestry::detail {
 
 std::span<const Pass> passes() {
   static constexpr std::array list{
-      Pass{"fold", fold},         Pass{"simplify", simplify},     Pass{"cse", cse},
-      Pass{"shapes", shapes},     Pass{"prune", prune},           Pass{"fuse", fuse},
-      Pass{"epilogue", epilogue}, Pass{"reductions", reductions}, Pass{"parallel", parallel}};
+      Pass{"branches", branches},     Pass{"fold", fold},        Pass{"simplify", simplify}, Pass{"cse", cse},
+      Pass{"shapes", shapes},         Pass{"prune", prune},      Pass{"fuse", fuse},         Pass{"epilogue", epilogue},
+      Pass{"reductions", reductions}, Pass{"parallel", parallel}};
   return list;
 }
 

@@ -13,6 +13,10 @@ namespace tapestry::detail {
 // The passes between a specialised graph and the one that runs. Each makes a new graph that computes the same bits, and
 // each can be left out.
 
+/// Computes all branches of an If or Case on the CPU and chooses among their results, if that takes no longer than to
+/// run one: each branch is a few elementwise functions of few elements. The plan must be complete: what a branch that
+/// is not taken is given may have no value.
+PlanGraph branches(const PlanGraph& plan);
 /// Computes the nodes that depend only on constants and sizes, if the results are not large.
 PlanGraph fold(const PlanGraph& plan);
 /// Replaces operations that have a simpler form: `x * 1`, `reshape` of `reshape`, `cast` to the type of the operand.
