@@ -154,14 +154,18 @@ OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeO
 
 GraphState::~GraphState() = default;
 
+bool contains(const std::vector<Variable>& list, const Variable& variable) {
+  return std::any_of(list.begin(), list.end(), [&](const Variable& each) { return each.is(variable); });
+}
+
 Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where) {
   const bool reads_itself = variable && is_changed(*variable);
   const auto is_same = [&](const Capture& each) {
     if (variable) return each.variable && each.variable->is(*variable) && each.reads_itself == reads_itself;
     return bool(each.tensor) && each.tensor.is(tensor);
   };
-  const auto found = std::find_if(list.begin(), list.end(), is_same);
-  if (found != list.end()) return found->inside;
+  const auto known = std::find_if(list.begin(), list.end(), is_same);
+  if (known != list.end()) return known->inside;
   const Spec spec = variable ? variable_spec(*variable) : tensor.spec();
   const bool has_name = variable ? is_valid_node_name(variable->name()) : tensor.is_symbolic();
   std::string name = "captured";
@@ -176,15 +180,11 @@ Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Var
 }
 
 void Captures::note_change(const Variable& variable) {
-  if (is_changed(variable)) return;
-  changed.push_back(variable);
-  is_stale = is_stale || std::any_of(list.begin(), list.end(),
-                                     [&](const Capture& each) { return each.variable && each.variable->is(variable); });
+  if (!is_changed(variable)) changed.push_back(variable);
+  if (!contains(found, variable)) found.push_back(variable);
 }
 
-bool Captures::is_changed(const Variable& variable) const {
-  return std::any_of(changed.begin(), changed.end(), [&](const Variable& each) { return each.is(variable); });
-}
+bool Captures::is_changed(const Variable& variable) const { return contains(changed, variable); }
 
 void GraphState::rename(Node& node, const std::string& name) {
   if (node.name() == name) return;

@@ -59,6 +59,8 @@ struct GraphVariable {
   std::vector<Node*> reads_since{};  ///< the reads after `last_assign`
 };
 
+bool contains(const std::vector<Variable>& list, const Variable& variable);
+
 /// What a function of a graph, while it is traced, uses of its surroundings. In the function's graph, placeholders
 /// stand for these tensors and for the values of Variables.
 struct Captures {
@@ -79,8 +81,8 @@ struct Captures {
   const GraphState* outer = nullptr;  ///< the graph around the function, if there is one
   bool is_recorded = false;           ///< whether a tape may ask for the gradient of an eager tensor
   std::vector<Capture> list{};
-  std::vector<Variable> changed{};
-  bool is_stale = false;  ///< a Variable was captured before it was changed; the function must be traced again
+  std::vector<Variable> changed{};  ///< by the function, as far as is known; so it reads them itself
+  std::vector<Variable> found{};    ///< to change while it was traced
 };
 
 /// What the handles of a Graph share: its nodes, in an order in which they could run.

@@ -1,6 +1,7 @@
 #include "graph/flow/function_tracer.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "autodiff/with_gradient_to.hpp"
@@ -87,6 +88,30 @@ class Nesting {
 };
 thread_local int Nesting::depth_ = 0;
 
+/// While it lives, the ops that are traced in a function find what an earlier trace of it has learned of them.
+class FunctionScope {
+ public:
+  explicit FunctionScope(std::vector<KnownChanges>& inside) : inside_(inside), outer_(std::exchange(current_, this)) {}
+  ~FunctionScope() { current_ = outer_; }
+  FunctionScope(const FunctionScope&) = delete;
+  FunctionScope& operator=(const FunctionScope&) = delete;
+
+  /// Of the next op in the function that is being traced; nullptr if there is none.
+  static KnownChanges* next_op() {
+    if (!current_) return nullptr;
+    std::vector<KnownChanges>& inside = current_->inside_;
+    if (current_->next_ == inside.size()) inside.emplace_back();
+    return &inside[current_->next_++];
+  }
+
+ private:
+  static thread_local FunctionScope* current_;
+  std::vector<KnownChanges>& inside_;
+  std::size_t next_ = 0;
+  FunctionScope* outer_;
+};
+thread_local FunctionScope* FunctionScope::current_ = nullptr;
+
 }  // namespace
 
 FunctionTracer::FunctionTracer(const Tensors& arguments, Where where)
@@ -95,21 +120,40 @@ FunctionTracer::FunctionTracer(const Tensors& arguments, Where where)
 }
 
 std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunction>& functions) {
+  KnownChanges own;
+  KnownChanges* const known = FunctionScope::next_op();
+  return trace(functions, known ? *known : own);
+}
+
+std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunction>& functions, KnownChanges& known) {
   constexpr int most_traces = 16;
+  changed_ = known.variables;
+  known.inside.resize(functions.size());
   for (int traces = 0;;) {
     std::vector<Captures> captures(functions.size());
     std::vector<GraphFunction> traced;
+    std::vector<Variable> found;
     draws_ = false;
     for (std::size_t i = 0; i < functions.size(); ++i) {
       captures[i].outer = outer_.get();
       captures[i].is_recorded = !recorders().empty();
       captures[i].changed = changed_;
+      const FunctionScope scope(known.inside[i]);
       traced.push_back(trace(functions[i], captures[i]));
       changed_ = captures[i].changed;
+      found.insert(found.end(), captures[i].found.begin(), captures[i].found.end());
       draws_ = draws_ || traced.back().graph->draws();
+    }
+    const auto is_found = [&](const Variable& each) { return contains(found, each); };
+    if (!std::all_of(known.variables.begin(), known.variables.end(), is_found)) {
+      known.variables.clear();
+      changed_.clear();
+      continue;
     }
     const Variable* stale = changed_after_capture(captures);
     if (!stale) {
+      known.variables.clear();
+      std::copy_if(changed_.begin(), changed_.end(), std::back_inserter(known.variables), is_found);
       add_operands(traced, captures);
       return traced;
     }

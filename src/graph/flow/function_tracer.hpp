@@ -18,10 +18,18 @@ struct TracedFunction {
   bool may_lack_outputs = false;  ///< whether an empty Tensor stands for an output that the function does not give
 };
 
+/// The Variables that the functions of a flow op change, and by function the same for the ops in it, in the order in
+/// which they were traced.
+struct KnownChanges {
+  std::vector<Variable> variables{};
+  std::vector<std::vector<KnownChanges>> inside{};
+};
+
 /// Traces the functions of one flow op in the graph that is open, or else in the graph of a symbolic tensor, or else
 /// where ops are executed. What they use of their surroundings becomes operands, which follow the inputs of each
 /// function. The value of a Variable is an operand, too, unless one of the functions changes the Variable: then all of
-/// them read it themselves, for which they are traced again.
+/// them read it themselves, for which they are traced again. What was found of the ops inside then holds again, so that
+/// a function in n others is traced n + 2 times at most.
 class FunctionTracer {
  public:
   /// `arguments`: unless a graph is open, a symbolic tensor among them tells the graph.
@@ -41,6 +49,7 @@ class FunctionTracer {
   Tensors add(const Op& op, const Tensors& inputs, const std::vector<Attr>& attrs, std::string_view name) const;
 
  private:
+  std::vector<GraphFunction> trace(const std::vector<TracedFunction>& functions, KnownChanges& known);
   GraphFunction trace(const TracedFunction& function, Captures& captures);
   const Variable* changed_after_capture(const std::vector<Captures>& captures) const;
   void add_operands(std::vector<GraphFunction>& functions, const std::vector<Captures>& captures);
