@@ -104,6 +104,29 @@ const std::vector<LoopCase>& cases() {
                      std::tuple{tensor(0), tensor(1.0), x[1](3), reshape(x[2](0, 2), {1, 1})});
                  return {i_end, a_end, b_end, c_end};
                }},
+      LoopCase{"elements, sums and means of small vectors",
+               {tensor({1.0, 2.0, 3.0}), tensor({0.5, 0.25, -0.125}).cast(float64), tensor({3, 5, 7})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end, c_end, d_end] = while_loop(
+                     [](Tensor i, Tensor, Tensor, Tensor, Tensor) { return less(i, steps); },
+                     [&](Tensor i, Tensor a, Tensor b, Tensor c, Tensor d) {
+                       const Tensor next = a * 0.25 + reduce_sum(a) * 0.125;
+                       return std::tuple{i + 1, next + next(2) * 0.01 + a(0), b * 0.5 + reduce_max(abs(b)) - b(1),
+                                         c + reduce_sum(c) - c(2) * 3, d * 0.5 + reduce_mean(x[0] * d) + reduce_min(a)};
+                     },
+                     std::tuple{tensor(0), x[0], x[1], x[2], tensor(0.5)});
+                 return {i_end, a_end, b_end, c_end, d_end};
+               }},
+      LoopCase{"a product of two vectors",
+               {tensor(0.5), tensor({0.5, 0.25, -0.125})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, s_end] = while_loop([](Tensor i, Tensor) { return less(i, steps); },
+                                                  [&](Tensor i, Tensor s) {
+                                                    return std::tuple{i + 1, reduce_sum(x[1] * s) * 0.5 + 0.25};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {i_end, s_end};
+               }},
       LoopCase{"branches",
                {tensor(0.5), tensor({0.5, -0.25, -0.0}).cast(float64)},
                [](const Arguments& x) -> Arguments {

@@ -21,6 +21,8 @@ using namespace tapestry::testing;
 
 namespace {
 
+using Special = LoopProgram::Special::Kind;
+
 /// A loop with the memory of its operands.
 struct Loop {
   LoopProgram program;
@@ -93,7 +95,17 @@ Results expected_of(const Loop& loop) {
     }
     for (std::size_t n = 0; n < program.program.instructions.size(); ++n) {
       const Program::Instruction& each = program.program.instructions[n];
-      if (program.tables[n] > 0) {
+      if (program.special[n].kind == Special::reduce) {
+        values.push_back(empty(each.dtype, {}));
+        cpu_backend().reduce(static_cast<ReduceFunction>(program.special[n].number), values[each.operands[0]], 1,
+                             values.back());
+        continue;
+      }
+      if (program.special[n].kind == Special::element) {
+        values.push_back(detail::make_view(values[each.operands[0]], {}, {}, program.special[n].number));
+        continue;
+      }
+      if (program.special[n].kind == Special::look_up) {
         values.push_back(looked_up(values[each.operands[0]], values[each.operands[1]]));
         if (!values.back()) return results;
         continue;
@@ -230,7 +242,7 @@ class Generator {
     const auto number = static_cast<std::uint8_t>(values_.size());
     values_.push_back({result, single});
     loop.program.instructions.push_back({f, operands, number, result, 0.25});
-    loop.tables.push_back(0);
+    loop.special.push_back({});
     return number;
   }
   /// The same, converted.
@@ -247,9 +259,28 @@ class Generator {
     const auto number = static_cast<std::uint8_t>(values_.size());
     values_.push_back({dtype, true});
     loop.program.instructions.push_back({Convert{}, {table.input, index}, number, dtype, 0});
-    loop.tables.push_back(table.size);
+    loop.special.push_back({Special::look_up, table.size});
+  }
+  /// An element of a value of several, or their sum, product, ...
+  void add_single(LoopProgram& loop) {
+    const auto is_several = [](const Value& each) { return !each.single && each.dtype != DType::unknown; };
+    if (loop.elements == 1 || std::none_of(values_.begin(), values_.end(), is_several)) return;
+    const std::uint8_t a = one_of(is_several);
+    const DType dtype = values_[a].dtype;
+    const auto number = static_cast<std::uint8_t>(values_.size());
+    const bool reduces = !is_half(dtype) && below(2) == 0;
+    constexpr ReduceFunction functions[] = {ReduceFunction::sum, ReduceFunction::mean, ReduceFunction::max,
+                                            ReduceFunction::min, ReduceFunction::prod};
+    values_.push_back({dtype, true});
+    loop.program.instructions.push_back({Convert{}, {a}, number, dtype, 0});
+    if (reduces)
+      loop.special.push_back({Special::reduce, static_cast<std::int64_t>(functions[below(5)])});
+    else
+      loop.special.push_back(
+          {Special::element, static_cast<std::int64_t>(below(static_cast<std::size_t>(loop.elements)))});
   }
   void add_random(LoopProgram& loop) {
+    if (below(8) == 0) return add_single(loop);
     if (!tables_.empty() && below(8) == 0) return add_lookup(loop);
     const std::uint8_t a = one_of([](const Value& each) { return each.dtype != DType::unknown; });
     const DType dtype = values_[a].dtype;
@@ -309,7 +340,7 @@ TEST_CASE("every function of every type has code in a loop") {
     const auto number = static_cast<std::uint8_t>(loop.inputs.size());
     program.program.inputs = number;
     program.program.registers = 1;
-    program.tables = {0};
+    program.special.resize(1);
     program.program.instructions.push_back({f, {1, 2, 3}, number, result, 0.25});
     program.results.push_back(number);
     for (std::uint8_t i = 1; i < number; ++i) program.results.push_back(i);
@@ -356,7 +387,7 @@ TEST_CASE("a loop with more values than there are registers") {
     program.results.push_back(sum);
   }
   program.program.registers = 2 * static_cast<int>(values);
-  program.tables.resize(2 * values);
+  program.special.resize(2 * values);
   const auto code = cpu_backend().loop_code(program);
   REQUIRE(code);
   CHECK(agree(found_by(*code, loop, 7), expected_of(loop)));

@@ -19,12 +19,21 @@ struct LoopProgram {
   static constexpr std::int64_t most_elements = 16;
 
   Program program{};
-  /// By instruction: 0, or the size of its first operand, a table that is the same in all iterations. The instruction
-  /// then has no function: its result is the element whose number is the second operand.
-  std::vector<std::int64_t> tables{};
-  std::vector<DType> dtypes{};  ///< of the inputs
-  std::uint64_t single = 0;     ///< bit i: input i is one element; otherwise it has as many as all such values
-  std::int64_t elements = 1;    ///< of the values that have several; elements of sequences and stacks have one
+  /// What an instruction does that has no function.
+  struct Special {
+    enum class Kind : std::uint8_t {
+      none,
+      look_up,  ///< the element of operand 0 whose number is operand 1; an input of `number` elements, which stays
+      element,  ///< the element `number` of a value of several
+      reduce    ///< all elements of such a value, by the ReduceFunction `number`
+    };
+    Kind kind = Kind::none;
+    std::int64_t number = 0;
+  };
+  std::vector<Special> special{};  ///< by instruction
+  std::vector<DType> dtypes{};     ///< of the inputs
+  std::uint64_t single = 0;        ///< bit i: input i is one element; otherwise it has as many as all such values
+  std::int64_t elements = 1;       ///< of the values that have several; elements of sequences and stacks have one
   std::size_t carried = 0, sequences = 0;
   int condition = -1;                   ///< the operand that says whether an iteration runs; -1 for none
   std::vector<std::uint8_t> results{};  ///< the operands that are the new carried values, then elements of stacks

@@ -35,7 +35,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
       : VectorInstructions(recorded.code, loop.single, fixed_inputs(loop)), loop_(loop), recorded_(recorded) {
     lanes_ = lanes;
     find_uses();
-    if (has_calls()) reserve_slots(call_slots);
+    reserve_slots(call_slots);
     function();  // is discarded: it shows how many registers are left, and how much of the stack is needed
     if (!has_calls()) hold_registers();
     function();
@@ -83,8 +83,10 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     return operand >= loop_.dtypes.size() || (operand >= loop_.carried && operand < loop_.carried + loop_.sequences);
   }
   bool is_table(std::size_t operand) const {
-    for (std::size_t i = 0; i < loop_.tables.size(); ++i)
-      if (loop_.tables[i] > 0 && loop_.program.instructions[i].operands[0] == operand) return true;
+    for (std::size_t i = 0; i < loop_.special.size(); ++i)
+      if (loop_.special[i].kind == LoopProgram::Special::Kind::look_up &&
+          loop_.program.instructions[i].operands[0] == operand)
+        return true;
     return false;
   }
   std::size_t bytes_of(std::size_t input) const {
@@ -158,12 +160,19 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     if (condition >= 0 && is_leaf(condition)) leave_unless(condition, exit);
     for (; position_ < end_; ++position_) {
       if (place(position_).uses.empty() || is_leaf(position_)) continue;
-      if (node(position_).op == VectorOp::call)
-        call(position_);
-      else if (node(position_).op == VectorOp::look_up)
-        look_up(position_);
-      else
-        write(position_, node(position_));
+      switch (node(position_).op) {
+        case VectorOp::call:
+          call(position_);
+          break;
+        case VectorOp::look_up:
+          look_up(position_);
+          break;
+        case VectorOp::element:
+          take_element(position_);
+          break;
+        default:
+          write(position_, node(position_));
+      }
       finish_instruction();
       if (is_guard(position_))
         leave_unless(position_, exit, elements_mask());
@@ -220,6 +229,19 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     load_from_address(i);
   }
 
+  /// By way of a slot of the stack.
+  void take_element(int i) {
+    const int from = node(i).operands[0];
+    const auto stored = static_cast<Stored>(node(i).detail);
+    const int size = is_mask(node(i).lane) || stored == Stored::byte ? 1 : is_wide(i) ? 8 : 4;
+    need(from);
+    lea(address_, slot(0));
+    store_value(from, stored, false);
+    make_result(i);
+    lea(address_, ptr[rsp + static_cast<int>(node(i).bits) * size]);
+    load_from_address(i);
+  }
+
   /// Calls a kernel for the elements of a value, in slots of the stack.
   void call(int i) {
     const KernelCall& call = recorded_.code.calls()[node(i).bits];
@@ -255,9 +277,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     xor_(index_.cvt32(), index_.cvt32());
     place(i).number = allocate(file(i), i);
     lea(address_, slot(result_slot));
-    if (is_mask(node(i).lane)) return load_bools(i);
-    if (call.to == Stored::byte) return load_bytes(i);
-    vmovups(vector(i), element(i));
+    load_from_address(i);
   }
 
   /// Overwrites a carried value by its result. The results that remain do not need the old value: `copy_old_values` has

@@ -8,6 +8,7 @@
 #include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/kernels/movement.hpp"
+#include "backend/cpu/row_reduction.hpp"
 #include "backend/cpu/vector_value.hpp"
 
 namespace tapestry::host {
@@ -17,6 +18,7 @@ namespace math = emitted::math;
 using math::Mask;
 using math::Value;
 using math::Whole;
+using Special = LoopProgram::Special::Kind;
 
 /// What an operand of a program holds.
 using AnyValue = std::variant<std::monostate, Value<float>, Value<double>, Whole, Mask>;
@@ -189,11 +191,12 @@ class Recorder {
     }
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {
       const Program::Instruction& each = program.instructions[i];
-      const bool is_lookup = loop && i < loop->tables.size() && loop->tables[i] > 0;
-      AnyValue result =
-          is_lookup ? look_up(each, loop->tables[i]) : std::visit([&](auto f) { return run(f, each); }, each.function);
+      const LoopProgram::Special special = loop ? loop->special[i] : LoopProgram::Special{};
+      AnyValue result = special.kind == Special::none ? std::visit([&](auto f) { return run(f, each); }, each.function)
+                                                      : run(special, each);
       const bool has_code = code_.is_complete() && !std::holds_alternative<std::monostate>(result);
-      if (!has_code && loop) result = std::visit([&](auto f) { return called(f, each); }, each.function);
+      if (!has_code && loop && special.kind == Special::none)
+        result = std::visit([&](auto f) { return called(f, each); }, each.function);
       if (std::holds_alternative<std::monostate>(result)) {
         code_.give_up();
         return;
@@ -287,6 +290,22 @@ class Recorder {
       }
     });
   }
+  AnyValue run(LoopProgram::Special special, const Program::Instruction& each) const {
+    if (special.kind == Special::look_up) return look_up(each, special.number);
+    if (special.kind == Special::reduce) return reduced(each, static_cast<ReduceFunction>(special.number));
+    const auto stored = static_cast<std::uint8_t>(stored_as(computed_in(each.dtype)));
+    const int of = node(each.operands[0]);
+    return of_type(each.dtype, [&](Lane lane) {
+      return code_.add({VectorOp::element, lane, stored, {of, -1, -1}, static_cast<std::uint64_t>(special.number)});
+    });
+  }
+  AnyValue reduced(const Program::Instruction& each, ReduceFunction function) const {
+    const RowReduction reduction = row_reduction(function, each.dtype);
+    const Stored stored = stored_as(each.dtype);
+    const KernelCall made{reinterpret_cast<void (*)()>(reduction.row), 1, true, {stored}, stored, reduction.number};
+    const int of = node(each.operands[0]);
+    return of_type(each.dtype, [&](Lane lane) { return code_.add(made, lane, {of, -1, -1}); });
+  }
   AnyValue look_up(const Program::Instruction& each, std::int64_t size) const {
     const Whole index = get<Whole>(each, 1);
     const Mask inside = (index >= Whole(0)) & (index < Whole(size));
@@ -322,8 +341,8 @@ class Recorder {
   template <class Kernel>
   AnyValue call(Kernel kernel, const Program::Instruction& each, int operands) const {
     if (!kernel) return {};
-    KernelCall made{
-        reinterpret_cast<void (*)()>(kernel), operands, {}, stored_as(computed_in(each.dtype)), each.number};
+    KernelCall made{reinterpret_cast<void (*)()>(kernel), operands,   false, {},
+                    stored_as(computed_in(each.dtype)),   each.number};
     std::array<int, 3> nodes{-1, -1, -1};
     for (std::size_t i = 0; i < static_cast<std::size_t>(operands); ++i) {
       nodes[i] = node(each.operands[i]);

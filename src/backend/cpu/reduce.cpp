@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/row_reduction.hpp"
 #include "backend/cpu/threads.hpp"
 #include "backend/cpu/tiles.hpp"
 #include "backend/program.hpp"
@@ -355,6 +357,18 @@ void reduce_in_passes(ReduceFunction f, const Tensor& x, std::int64_t first, Loo
 }
 
 }  // namespace
+
+RowReduction row_reduction(ReduceFunction function, DType dtype) {
+  using Rows = decltype(Reducer::rows);
+  const auto row = [](const void* x, void* y, std::int64_t n, double kernel) {
+    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, 1);
+  };
+  const auto mean = [](const void* x, void* y, std::int64_t n, double kernel) {
+    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, n);
+  };
+  return {function == ReduceFunction::mean ? UnaryRow(mean) : UnaryRow(row),
+          std::bit_cast<double>(reducer_of(function, dtype, dtype).rows)};
+}
 
 void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
   if (is_half(x.dtype())) return Backend::reduce(f, x, reduced, y);

@@ -56,7 +56,14 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   bool is_leaf(int i) const { return node(i).op == VectorOp::constant || node(i).op == VectorOp::input; }
   /// Whether a value is loaded from one element in memory.
   bool is_single(int i) const {
-    return node(i).op == VectorOp::look_up || (node(i).op == VectorOp::input && (single_ >> node(i).bits & 1) != 0);
+    switch (node(i).op) {
+      case VectorOp::input:
+        return (single_ >> node(i).bits & 1) != 0;
+      case VectorOp::call:
+        return code_.calls()[node(i).bits].reduces;
+      default:
+        return node(i).op == VectorOp::look_up || node(i).op == VectorOp::element;
+    }
   }
   bool is_invariant(int i) const {
     return node(i).op == VectorOp::constant || (node(i).op == VectorOp::input && (fixed_ >> node(i).bits & 1) != 0);

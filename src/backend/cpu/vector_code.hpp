@@ -56,6 +56,7 @@ enum class VectorOp : std::uint8_t {
   copy_sign,         ///< a with the sign of b, where c has the sign bit only; AVX-512 only
   copy,              ///< a, in a register of its own
   look_up,           ///< element a of the table that is operand `bits` of a loop, `Stored` as `detail` says
+  element,           ///< the lane `bits` of a, in all lanes, in loops only; `detail` as that of an input
   call,              ///< what the kernel number `bits` of the code computes, in loops only
 };
 
@@ -64,6 +65,7 @@ enum class VectorOp : std::uint8_t {
 struct KernelCall {
   void (*kernel)() = nullptr;  ///< a BinaryRow if there are two operands; otherwise a UnaryRow, or one without number
   int operands = 1;
+  bool reduces = false;          ///< whether there is one result for all elements
   std::array<Stored, 2> from{};  ///< how operands lie in memory
   Stored to = Stored::plain;     ///< and the result
   double number = 0;
@@ -103,7 +105,7 @@ class VectorCode {
   int add(const KernelCall& call, Lane lane, const std::array<int, 3>& operands) {
     complete_ = true;
     calls_.push_back(call);
-    return add({VectorOp::call, lane, 0, operands, calls_.size() - 1});
+    return add({VectorOp::call, lane, static_cast<std::uint8_t>(call.to), operands, calls_.size() - 1});
   }
   const std::vector<KernelCall>& calls() const { return calls_; }
 

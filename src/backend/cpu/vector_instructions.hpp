@@ -60,8 +60,9 @@ class VectorInstructions : public ValueRegisters {
       case VectorOp::constant:
       case VectorOp::input:
       case VectorOp::look_up:
+      case VectorOp::element:
       case VectorOp::call:
-        return;  // loaded where they are used; `LoopCompiler` writes the last two
+        return;  // loaded where they are used; `LoopCompiler` writes the last three
     }
   }
 

@@ -5,9 +5,12 @@
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "ops/handles.hpp"
+#include "ops/reduction.hpp"
 
 namespace tapestry::detail {
 namespace {
+
+using Kind = LoopProgram::Special::Kind;
 
 const std::byte* address_of(const Tensor& tensor) { return static_cast<const std::byte*>(tensor.impl().data); }
 
@@ -53,11 +56,14 @@ void LoopWriter::add(const Call& call) {
     add_functions(call);
   else if (&call.op() == &ops::gather)
     add_lookup(call);
+  else if (const auto reduction = ops::reduction_of(call))
+    add_reduction(call, reduction->function);
   else
     complete_ = false;
 }
 
 void LoopWriter::add_functions(const Call& call) {
+  if (elements_ == 1) elements_ = call.output().size();
   Tensors inputs;
   const ProgramRef program = program_of(call, inputs);
   std::vector<Number> numbers;
@@ -87,8 +93,37 @@ void LoopWriter::add_lookup(const Call& call) {
   complete_ = complete_ && (bool(fixed_.back().constant) || fixed_.back().operand >= carried_ + sequences_);
   const auto number = static_cast<Number>(inputs_.size());
   inputs_.push_back({number, table.dtype(), true});
-  instructions_.push_back({{Convert{}, {}, 0, table.dtype(), 0}, {number, read(index)}, size});
-  write(call.output(), -static_cast<Number>(instructions_.size()));
+  write(call.output(), add_special({Kind::look_up, size}, {number, read(index)}, table.dtype()));
+}
+
+/// Of all elements of a value. 16-bit floats are summed in another way.
+void LoopWriter::add_reduction(const Call& call, ReduceFunction function) {
+  const Tensor& x = call.input(0);
+  complete_ = complete_ && call.outputs().size() == 1 && call.output().size() == 1 && !is_single(x) && fits(x) &&
+              x.dtype() == call.output().dtype() && !is_half(x.dtype());
+  if (!complete_) return;
+  write(call.output(), add_special({Kind::reduce, static_cast<std::int64_t>(function)}, {read(x)}, x.dtype()));
+}
+
+LoopWriter::Number LoopWriter::add_special(LoopProgram::Special special, std::array<Number, 3> operands, DType dtype) {
+  instructions_.push_back({{Convert{}, {}, 0, dtype, 0}, operands, special});
+  return -static_cast<Number>(instructions_.size());
+}
+
+std::optional<LoopWriter::Number> LoopWriter::element_at(const Tensor& tensor) {
+  const std::byte* const address = address_of(tensor);
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
+  const auto contains = [&](const auto& entry) {
+    const auto [begin, known] = entry;
+    const std::int64_t elements = known.single ? 1 : elements_;
+    return address >= begin && address < begin + elements * static_cast<std::int64_t>(size_of(known.dtype));
+  };
+  const auto found = std::find_if(memory_.rbegin(), memory_.rend(), contains);
+  if (found == memory_.rend() || found->second.single || !is_single(tensor) || found->second.dtype != tensor.dtype())
+    return {};
+  const Number number =
+      add_special({Kind::element, (address - found->first) / size}, {found->second.number}, tensor.dtype());
+  return number;
 }
 
 void LoopWriter::add_result(const Tensor& result) {
@@ -98,6 +133,7 @@ void LoopWriter::add_result(const Tensor& result) {
 
 LoopWriter::Number LoopWriter::read(const Tensor& tensor) {
   const std::byte* const address = address_of(tensor);
+  if (const auto element = element_at(tensor)) return *element;
   const auto is_here = [address](const auto& entry) { return entry.first == address; };
   if (const auto found = std::find_if(memory_.rbegin(), memory_.rend(), is_here); found != memory_.rend()) {
     const Known& known = found->second;
@@ -150,9 +186,9 @@ std::optional<LoopProgram> LoopWriter::program() const {
   }
   for (std::size_t i = 0; i < instructions_.size(); ++i) {
     Program::Instruction instruction = instructions_[i].what;
-    loop.tables.push_back(instructions_[i].table);
-    const std::size_t count =
-        instructions_[i].table > 0 ? 2 : static_cast<std::size_t>(operands_of(instruction.function));
+    loop.special.push_back(instructions_[i].special);
+    const Kind kind = instructions_[i].special.kind;
+    const std::size_t count = kind == Kind::look_up ? 2 : static_cast<std::size_t>(operands_of(instruction.function));
     for (std::size_t k = 0; k < count; ++k) instruction.operands[k] = operand(instructions_[i].operands[k]);
     instruction.result = operand(-1 - static_cast<Number>(i));
     loop.program.instructions.push_back(instruction);

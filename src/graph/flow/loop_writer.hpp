@@ -12,8 +12,8 @@
 
 namespace tapestry::detail {
 
-/// Writes a loop as a program, if its condition and its body are nothing but elementwise functions of few elements, and
-/// lookups of single elements.
+/// Writes a loop as a program, if its condition and its body are nothing but elementwise functions and reductions of
+/// few elements, and lookups of single elements.
 ///
 /// It follows what the steps of their plans read and write in memory, so it need not know what is a view of what. The
 /// plans must be bound to the memory of the loop's values.
@@ -48,7 +48,7 @@ class LoopWriter {
   struct Instruction {
     Program::Instruction what;
     std::array<Number, 3> operands;
-    std::int64_t table = 0;  ///< as in LoopProgram
+    LoopProgram::Special special{};
   };
   struct Range {
     const std::byte *begin, *end;
@@ -57,6 +57,10 @@ class LoopWriter {
   void add(const Call& call);
   void add_functions(const Call& call);
   void add_lookup(const Call& call);
+  void add_reduction(const Call& call, ReduceFunction function);
+  Number add_special(LoopProgram::Special special, std::array<Number, 3> operands, DType dtype);
+  /// The number of the element of a known value that a tensor is; nothing for other tensors.
+  std::optional<Number> element_at(const Tensor& tensor);
   Number read(const Tensor& tensor);
   Fixed fixed_at(const Tensor& tensor);
   Number add_input(const Tensor& tensor, Fixed from);
