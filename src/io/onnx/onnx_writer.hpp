@@ -162,6 +162,10 @@ class OnnxWriter {
   std::vector<Attr> added_;
 };
 
+/// Whether a node has an attribute that is not false.
+bool has_flag(const OnnxWriter& w, std::string_view name);
+/// The formula for a node; nothing if there is none. `known` is set to whether there is one, maybe for other types.
+std::optional<std::string> formula_of(const OnnxWriter& w, bool& known);
 /// Writes a node in ONNX's ops. The node is no leaf and changes no Variable. Returns the reason if ONNX has no ops for
 /// it; throws UnimplementedError if ONNX's ops cannot express this node.
 std::optional<std::string> write_onnx(OnnxWriter& writer);
