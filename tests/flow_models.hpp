@@ -240,4 +240,15 @@ inline const std::vector<FlowModel>& flow_models() {
   return models;
 }
 
+/// What a model gives, on request with the gradients by x and w.
+inline std::vector<Tensor> results_of(const FlowModel& model, bool with_gradient, const Tensor& x, const Tensor& n,
+                                      const Variable& w, const Variable& sum) {
+  if (!with_gradient) return {model.f(x, n, w, sum)};
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = model.f(x, n, w, sum);
+  const auto found = tape.gradient(reduce_sum(sin(y)), {x, w}, {.unconnected = Unconnected::zero});
+  return {y, found[0], found[1]};
+}
+
 }  // namespace tapestry::test

@@ -14,6 +14,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
+#include "two_layers.hpp"
 
 namespace tapestry::test::graphdef_test {
 namespace {
@@ -46,28 +47,6 @@ std::map<std::string, io::NodeDef> nodes_of(const std::string& bytes) {
 Graph reload(const Graph& graph, const SaveOptions& options = {}) {
   return Graph::from_graph_def(graph.as_graph_def(options));
 }
-
-/// Two layers, a loss and a step of an optimizer; its Variables have known values.
-struct Model {
-  Graph graph;
-  Tensor x, labels, loss;
-  Operation step;
-
-  explicit Model(train::Optimizer&& optimizer) {
-    const auto scope = graph.as_default();
-    random::NumpyLegacy numbers(3);
-    x = placeholder(float32, {-1, 3}, "x");
-    labels = placeholder(float32, {-1, 2}, "labels");
-    const auto hidden = name_scope("hidden");
-    Variable w(numbers.randn({3, 4}).cast(float32), {.name = "w"}), b(tensor<float>({0, 0, 0, 0}), {.name = "b"});
-    const auto logits = name_scope("logits");
-    Variable v(numbers.randn({4, 2}).cast(float32), {.name = "v"});
-    loss = reduce_mean(softmax_cross_entropy(labels, matmul(sigmoid(matmul(x, w) + b), v)), "loss");
-    const auto root = name_scope("");
-    step = optimizer.minimize(loss);
-    global_variables_initializer();
-  }
-};
 
 const Tensor points = tensor<float>({{1, 2, 3}, {-1, 0, 2}});
 const Tensor classes = tensor<float>({{1, 0}, {0, 1}});
@@ -272,7 +251,7 @@ TEST_CASE("what TensorFlow cannot say is refused with the op and the line") {
 }
 
 TEST_CASE("Variables in three styles") {
-  Model model(train::GradientDescentOptimizer(0.5));
+  TwoLayers model(train::GradientDescentOptimizer(0.5));
   const std::string loss = model.loss.name(), step = model.step.name();
   const std::string resource = model.graph.as_graph_def();
   const std::string reference = model.graph.as_graph_def({.variables = VariableStyle::reference});
@@ -312,7 +291,7 @@ TEST_CASE("Variables in three styles") {
 
 TEST_CASE("the steps of all optimizers go through a file, in both styles, and go on where they were") {
   const auto check = [](auto make) {
-    Model model(make()), same(make());
+    TwoLayers model(make()), same(make());
     const std::string loss = same.loss.name(), step = same.step.name();
     const auto file = [&](VariableStyle style) { return model.graph.as_graph_def({.variables = style}); };
     const Graph resource = Graph::from_graph_def(file(VariableStyle::resource)),
@@ -423,17 +402,17 @@ TEST_CASE("a learning rate that changes is written as its formula, if it has one
       {"a short rise", PiecewiseConstantDecay({2, 4}, {0.1, 0.3, 0.1})},
       {"a warm-up", LinearWarmup(CosineDecay(0.3, 4), 3)},
       {"a warm-up of a number", LinearWarmup(0.3, 3, {.start_factor = 0.5})}};
-  const std::vector<std::function<Model(const LearningRate&)>> optimizers{
-      [](const LearningRate& rate) { return Model(GradientDescentOptimizer(rate, {.weight_decay = 0.1})); },
-      [](const LearningRate& rate) { return Model(MomentumOptimizer(rate, 0.9)); },
-      [](const LearningRate& rate) { return Model(AdamOptimizer(rate)); },
-      [](const LearningRate& rate) { return Model(AdamWOptimizer(rate, {.weight_decay = 0.2})); },
-      [](const LearningRate& rate) { return Model(RMSPropOptimizer(rate)); },
-      [](const LearningRate& rate) { return Model(AdagradOptimizer(rate)); }};
+  const std::vector<std::function<TwoLayers(const LearningRate&)>> optimizers{
+      [](const LearningRate& rate) { return TwoLayers(GradientDescentOptimizer(rate, {.weight_decay = 0.1})); },
+      [](const LearningRate& rate) { return TwoLayers(MomentumOptimizer(rate, 0.9)); },
+      [](const LearningRate& rate) { return TwoLayers(AdamOptimizer(rate)); },
+      [](const LearningRate& rate) { return TwoLayers(AdamWOptimizer(rate, {.weight_decay = 0.2})); },
+      [](const LearningRate& rate) { return TwoLayers(RMSPropOptimizer(rate)); },
+      [](const LearningRate& rate) { return TwoLayers(AdagradOptimizer(rate)); }};
   for (const auto& schedule : schedules)
     for (const auto& make : optimizers)
       for (const VariableStyle style : {VariableStyle::resource, VariableStyle::reference}) {
-        const Model model = make(schedule.second);
+        const TwoLayers model = make(schedule.second);
         const std::string loss = model.loss.name(), step = model.step.name();
         CAPTURE(schedule.first);
         CAPTURE(step);
@@ -454,7 +433,7 @@ TEST_CASE("a learning rate that changes is written as its formula, if it has one
   for (const LearningRate& rate :
        {LearningRate([](std::int64_t steps) { return steps < 1 ? 0.1 : 0.2; }),
         LearningRate(LinearWarmup([](std::int64_t steps) { return 0.1 / static_cast<double>(steps + 1); }, 2))}) {
-    const Model model{AdamOptimizer(rate)};
+    const TwoLayers model{AdamOptimizer(rate)};
     CHECK_THROWS_AS(model.graph.as_graph_def(), UnimplementedError);
     CHECK_NOTHROW(model.graph.as_graph_def({.variables = VariableStyle::frozen}));
   }
@@ -487,7 +466,7 @@ TEST_CASE("Adam as TensorFlow 1 writes it: the powers of the betas are Variables
 }
 
 TEST_CASE("output shapes are those of what the file has") {
-  const Model model(train::GradientDescentOptimizer(0.5));
+  const TwoLayers model(train::GradientDescentOptimizer(0.5));
   const auto shape_in = [&](VariableStyle style) {
     const auto nodes = nodes_of(model.graph.as_graph_def({.variables = style, .output_shapes = true}));
     return std::get<io::ListDef>(nodes.at("hidden/w").attrs.at("_output_shapes")).shapes.at(0);
@@ -499,7 +478,7 @@ TEST_CASE("output shapes are those of what the file has") {
 
 TEST_CASE("files: the name's end tells the form, and the file's order does not matter") {
   const TemporaryFolder folder;
-  const Model model(train::GradientDescentOptimizer(0.5));
+  const TwoLayers model(train::GradientDescentOptimizer(0.5));
   model.graph.save(folder / "mlp.pb");
   model.graph.save(folder / "mlp.pbtxt");
   const Bytes text = read_bytes(folder / "mlp.pbtxt");
@@ -528,106 +507,6 @@ TEST_CASE("a text as TensorFlow's Python writes it") {
            attr { key: "T" value { type: DT_FLOAT } } }
     versions { producer: 27 } library { function { signature { name: "f" } } })"));
   CHECK(Session(graph).run("e:0", {{"a:0", {1.0, 2.0}}}).to_vector<float>() == std::vector<float>{6, 12});
-}
-
-TEST_CASE("graphs that make no sense are refused") {
-  const auto load = [](const std::string& text) { return Graph::from_graph_def(io::from_text(text)); };
-  const std::string x = R"(node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } })";
-  CHECK(message_of([&] { load(R"(node { name: "y" op: "Neg" input: "x" })"); }) == "Node 'y': Unknown input node 'x'");
-  CHECK(message_of([&] { load(x + x); }) == "Node 'x' is not unique");
-  CHECK(message_of([&] {
-          load(R"(node { name: "a" op: "Neg" input: "b" } node { name: "b" op: "Neg" input: "a" })");
-        }) == "The graph has a cycle at node 'a'");
-  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Neg" input: "x:3" })"); }) ==
-        "Node 'y' (op: 'Neg'): output 3 of node 'x' is used, which has 1");
-  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Sum" input: "x" input: "x" })"); }) ==
-        "Node 'y' (op: 'Sum'): its input 1, 'x:0', is float32, where whole numbers are due");
-  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Mul" input: "x" })"); }) ==
-        "Node 'y' (op: 'Mul'): it has 1 inputs; 2 are due");
-  CHECK(message_of([&] {
-          load(x + R"(node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
-                      node { name: "y" op: "Mul" input: "x" input: "i" })");
-        }) == "Node 'y' (op: 'Mul'): its inputs have the types float32 and int32");
-  CHECK(message_of([&] {
-          load(R"(node { name: "axis" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
-                                node { name: "y" op: "ConcatOffset" input: "axis" })");
-        }) == "Node 'y' (op: 'ConcatOffset'): it has no input 1");
-  CHECK(message_of([&] {
-          load(x +
-               R"(node { name: "y" op: "Foo" input: "x" attr { key: "_tapestry_op" value { s: "ResourceApplyAdam" } }
-                      attr { key: "_tapestry_inputs" value { list { } } } })");
-        }) == "Node 'y' (op: 'Foo'): the hint names an op that is not written so");
-  CHECK(message_of([&] { load("node { name: \"x\" op: }"); }).find("in line 1") != std::string::npos);
-  const auto constant = [](const std::string& name, const std::string& size, const std::string& values) {
-    return "node { name: \"" + name +
-           R"(" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
-      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: )" +
-           size + " } } " + values + " } } } }\n";
-  };
-  // One element for all is no memory; other repetitions are limited for the file.
-  const std::string one = constant("c", "4000000000000", "float_val: 7");
-  CHECK_THROWS_AS(load(one), ResourceExhaustedError);
-  const Graph huge = Graph::from_graph_def(io::from_text(one), GraphLimits::none());
-  CHECK(Session(huge).run("c:0")(-1).item<float>() == 7);
-  CHECK(huge.as_graph_def().size() < 1000);
-  CHECK(Session(Graph::from_graph_def(huge.as_graph_def(), GraphLimits::none())).run("c:0")(-1).item<float>() == 7);
-  for (const DType dtype : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
-    for (const double value : {0.0, 1.0, 2.5, -3.0}) {
-      CAPTURE(dtype);
-      const Tensor element = tensor(value).cast(dtype), all = broadcast_to(element, {3, 2});
-      const Graph graph;
-      const auto scope = graph.as_default();
-      tapestry::constant(all, "c");
-      const Graph again = Graph::from_graph_def(graph.as_graph_def());
-      CHECK(same_bits(Session(again).run("c:0"), all.contiguous()));
-    }
-  const std::string two = "float_val: 1 float_val: 2";
-  CHECK_THROWS_AS(load(constant("c", "4000000000000", two)), InvalidArgumentError);
-  CHECK_NOTHROW(load(constant("c", "9000000", two)));
-  CHECK_THROWS_AS(load(constant("c", "9000000", two) + constant("d", "9000000", two)), InvalidArgumentError);
-  CHECK_THROWS_AS(
-      load(R"(node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
-      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 3 } } tensor_content: "\000\000" } } } })"),
-      DataLossError);
-}
-
-TEST_CASE("damaged files are errors and nothing worse") {
-  const Model model(train::MomentumOptimizer(0.1, 0.9));
-  const std::string bytes = model.graph.as_graph_def(), text = io::to_text(bytes);
-  int loaded = 0, refused = 0;
-  const auto attempt = [&](const std::string& data, bool is_text) {
-    try {
-      Graph::from_graph_def(is_text ? io::from_text(data) : data);
-      ++loaded;
-    } catch (const Error&) {
-      ++refused;
-    }
-  };
-  for (std::size_t size = 0; size < bytes.size(); ++size) attempt(bytes.substr(0, size), false);
-  for (std::size_t size = 0; size < text.size(); size += 7) attempt(text.substr(0, size), true);
-  std::mt19937 random(1);
-  for (int i = 0; i < 4000; ++i) {
-    std::string data = i % 2 == 0 ? bytes : text;
-    for (unsigned k = 0; k <= random() % 4; ++k) {
-      const std::size_t at = random() % data.size();
-      switch (random() % 4) {
-        case 0:
-          data[at] = static_cast<char>(random());
-          break;
-        case 1:
-          data.erase(at, 1 + random() % 16);
-          break;
-        case 2:
-          data.insert(at, data.substr(random() % data.size(), random() % 32));
-          break;
-        default:
-          data[at] = static_cast<char>(data[at] ^ (1 << random() % 8));
-      }
-    }
-    attempt(data, i % 2 != 0);
-  }
-  CHECK(loaded > 0);
-  CHECK(refused > 1000);
 }
 
 }  // namespace tapestry::test::graphdef_test

@@ -63,13 +63,7 @@ struct Traced {
 Traced traced(const FlowModel& model, bool with_gradient) {
   const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
   const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
-  const auto f = [&](const Tensor& x, const Tensor& n) -> std::vector<Tensor> {
-    if (!with_gradient) return {model.f(x, n, w, sum)};
-    GradientTape tape;
-    tape.watch(x);
-    const Tensor y = model.f(x, n, w, sum);
-    return {y, tape.gradient(reduce_sum(sin(y)), {x}, {.unconnected = Unconnected::zero})[0]};
-  };
+  const auto f = [&](const Tensor& x, const Tensor& n) { return results_of(model, with_gradient, x, n, w, sum); };
   const auto made = trace(f, {spec(float64, {-1, 3}, "x"), spec(int32, {}, "n")});
   Traced result{made.graph(), {.inputs = {{"x", made.input(0)}, {"n", made.input(1)}}, .outputs = {}}};
   for (std::size_t i = 0; i < made.outputs().size(); ++i)

@@ -1,0 +1,90 @@
+// Branches and loops that change Variables.
+
+#include <functional>
+#include <tuple>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace control_flow_state_test {
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+TEST_CASE("loops in loops that change a Variable are traced a number of times that grows with their depth") {
+  const Variable v(1.0, {.name = "v"}), w(tensor(0), {.name = "w", .trainable = false});
+  std::vector<int> calls;
+  const std::function<Tensor(const Tensor&, std::size_t)> loop = [&](const Tensor& x, std::size_t depth) {
+    return std::get<1>(while_loop([](Tensor i, Tensor) { return less(i, 2); },
+                                  [&](Tensor i, Tensor s) {
+                                    ++calls[depth];
+                                    const Tensor before = v.value();
+                                    // Only the innermost loop, and in one of two branches, changes the other Variable.
+                                    if (depth + 1 == calls.size()) {
+                                      v.assign(before * 0.5 + s);
+                                      cond(
+                                          greater(s, 0.0), [&] { w.assign_add(1); }, [&] {});
+                                    } else {
+                                      s = loop(s, depth + 1);
+                                      v.assign(v + before);
+                                    }
+                                    return std::tuple{i + 1, s * 0.25 + v + w.value().cast(float32)};
+                                  },
+                                  std::tuple{tensor(0), x}));
+  };
+  for (const std::size_t depth : {1, 2, 3, 4, 6}) {
+    CAPTURE(depth);
+    v.assign(1.0);
+    w.assign(0);
+    calls.assign(depth, 0);
+    const Tensor expected = loop(tensor(0.5), 0), last = v.value() * 1.0, count = w.value() + 0;
+    v.assign(1.0);
+    w.assign(0);
+    calls.assign(depth, 0);
+    const auto f = trace([&](const Tensor& x) { return loop(x, 0); }, {spec(float32, {})});
+    for (std::size_t i = 0; i < depth; ++i) CHECK(calls[i] <= static_cast<int>(i) + 3);
+    check_same(f(tensor(0.5)), expected);
+    check_same(v.value(), last);
+    check_same(w.value(), count);
+  }
+  // What the loops change may differ each time that they are traced.
+  int traces = 0;
+  const auto g = trace(
+      [&](const Tensor& x) {
+        return while_loop([](Tensor s) { return less(s, 10.0); },
+                          [&](Tensor s) {
+                            const Tensor before = v.value();
+                            const bool is_first = ++traces == 1;
+                            const Tensor t = while_loop([](Tensor u) { return less(u, 5.0); },
+                                                        [&](Tensor u) {
+                                                          if (is_first) v.assign(u);
+                                                          return u + v + 1.0;
+                                                        },
+                                                        s);
+                            v.assign(before + 1.0);
+                            return t + v + 1.0;
+                          },
+                          x);
+      },
+      {spec(float32, {})});
+  v.assign(1.0);
+  traces = 1;
+  const Tensor found = g(tensor(0.5)), after = v.value() * 1.0;
+  v.assign(1.0);
+  check_same(while_loop([](Tensor s) { return less(s, 10.0); },
+                        [&](Tensor s) {
+                          const Tensor before = v.value();
+                          const Tensor t = while_loop([](Tensor u) { return less(u, 5.0); },
+                                                      [&](Tensor u) { return u + v + 1.0; }, s);
+                          v.assign(before + 1.0);
+                          return t + v + 1.0;
+                        },
+                        tensor(0.5)),
+             found);
+  check_same(v.value(), after);
+}
+
+}  // namespace control_flow_state_test

@@ -1,0 +1,137 @@
+// Tensors in the branches of graphs of others: they are fetched and fed by their names, and differentiated.
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "node_text.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test::foreign_branches_test {
+
+namespace {
+
+/// p ? (q ? sin(x + 1) : 2 (x + 1)) : split(x)[1], as TensorFlow 1 writes it, and something that nothing needs.
+Graph nested_branches() {
+  const std::string pair = attr("N", "i: 2"), t_bool = attr("T", "type: DT_BOOL"),
+                    flag = attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }");
+  return read(
+      placeholder_node("x", "dim { size: 2 }") + node("p", "Placeholder", {}, flag) +
+      node("q", "Placeholder", {}, flag) + float_node("one", "1") + float_node("two", "2") +
+      node("c/Switch", "Switch", {"x", "p"}, t_float) + node("c/q", "Switch", {"q", "p"}, t_bool) +
+      node("c/add", "Add", {"c/Switch:1", "one"}, t_float) + node("c/unused", "Exp", {"c/add"}, t_float) +
+      node("c/unread", "Foo", {"c/add"}, t_float) + node("c/in/Switch", "Switch", {"c/add", "c/q:1"}, t_float) +
+      node("c/in/sin", "Sin", {"c/in/Switch:1"}, t_float) + node("c/in/twice", "Mul", {"c/in/Switch", "two"}, t_float) +
+      node("c/in/Merge", "Merge", {"c/in/twice", "c/in/sin"}, t_float + pair) +
+      constant_node("axis", "DT_INT32", "tensor_shape { } int_val: 0") +
+      node("c/split", "Split", {"axis", "c/Switch"}, t_float + attr("num_split", "i: 2")) +
+      node("c/Merge", "Merge", {"c/split:1", "c/in/Merge"}, t_float + pair) + node("y", "Neg", {"c/Merge"}, t_float) +
+      node("alone", "Switch", {"y", "q"}, t_float) + node("end", "Neg", {"alone"}, t_float));
+}
+Feeds branch_feeds(bool p, bool q) { return {{"x:0", {1.0, 2.0}}, {"p:0", p}, {"q:0", q}}; }
+
+void check_absent(const Graph& graph, const std::string& name, const Feeds& feeds) {
+  CAPTURE(name);
+  CHECK(message_of<InvalidArgumentError>([&] {
+          Session(graph).run(name, feeds);
+        }).ends_with("' has no value: it is of a branch that was not taken"));
+}
+
+}  // namespace
+
+TEST_CASE("a tensor in a branch is fetched by its name, if the branch is taken") {
+  Graph graph = nested_branches();
+  const Tensor next = tensor<float>({2, 3});
+  for (const bool is_written : {false, true}) {
+    CAPTURE(is_written);
+    const Session session(graph);
+    check_same(session.run("c/add:0", branch_feeds(true, true)), next);
+    check_same(session.run("c/unused:0", branch_feeds(true, true)), exp(next));
+    check_same(session.run("c/in/sin:0", branch_feeds(true, true)), sin(next));
+    check_same(session.run("c/in/twice:0", branch_feeds(true, false)), 2.0 * next);
+    check_same(session.run("end:0", branch_feeds(true, false)), 2.0 * next);
+    check_absent(graph, "c/add:0", branch_feeds(false, true));
+    check_absent(graph, "c/in/sin:0", branch_feeds(false, true));
+    check_absent(graph, "c/in/sin:0", branch_feeds(true, false));
+    check_absent(graph, "end:0", branch_feeds(true, true));
+    const std::vector<Tensor> together = session.run({"y:0", "c/in/sin:0", "c/add:0"}, branch_feeds(true, true));
+    check_same(together[0], negative(sin(next)));
+    check_same(together[1], sin(next));
+    check_same(together[2], next);
+    graph = Graph::from_graph_def(graph.as_graph_def());
+  }
+}
+
+TEST_CASE("what a branch makes of several tensors, its operations and its gradients by name") {
+  Graph graph = nested_branches();
+  const Session session(graph);
+  check_same(session.run("c/split:0", branch_feeds(false, true)), tensor<float>({1}));
+  check_same(session.run("c/split:1", branch_feeds(false, true)), tensor<float>({2}));
+  check_absent(graph, "c/split:1", branch_feeds(true, true));
+  CHECK(graph.has_operation("c/add"));
+  CHECK(!graph.has_operation("c/other"));
+  for (const bool taken : {true, false})
+    session.run("c/add", branch_feeds(taken, true));  // an operation, like TensorFlow
+  CHECK(message_of<UnimplementedError>([&] { session.run("c/unread:0", branch_feeds(true, true)); }) ==
+        "Tapestry lacks the op 'Foo' of node 'c/unread'");
+  check_same(session.run("y:0", branch_feeds(true, true)), negative(sin(tensor<float>({2, 3}))));
+  CHECK(message_of<UnimplementedError>([&] {
+          session.run("c/Switch:1", branch_feeds(true, true));
+        }).starts_with("'c/Switch' only passes on a tensor to a branch"));
+  check_same(session.run("c/in/Switch:1", branch_feeds(true, true)), tensor<float>({2, 3}));
+}
+
+TEST_CASE("the gradient of a tensor in a branch") {
+  const Graph graph = nested_branches();
+  const Session session(graph);
+  const auto scope = graph.as_default();
+  const Tensor slope = gradients({graph.get_tensor_by_name("c/in/sin:0")}, {graph.get_tensor_by_name("x:0")})[0];
+  check_same(session.run(slope, branch_feeds(true, true)), cos(tensor<float>({2, 3})));
+  check_same(session.run(slope, branch_feeds(true, false)), tensor<float>({0, 0}));
+}
+
+TEST_CASE("a tensor in a branch is fed by its name") {
+  Graph graph = nested_branches();
+  const Session session(graph);
+  const Tensor value = tensor<float>({5, 7});
+  const auto with = [&](const std::string& name, bool p, bool q) {
+    Feeds feeds = branch_feeds(p, q);
+    feeds.add(name, value);
+    return feeds;
+  };
+  check_same(session.run("y:0", with("c/add:0", true, true)), negative(sin(value)));
+  check_same(session.run("c/unused:0", with("c/add:0", true, true)), exp(value));
+  check_same(session.run("y:0", with("c/add:0", true, false)), -2.0 * value);
+  check_same(session.run("y:0", with("c/add:0", false, true)), tensor<float>({-2}));
+  check_same(session.run("c/add:0", with("c/add:0", false, true)), value);
+  check_same(session.run("y:0", with("c/in/sin:0", true, true)), negative(value));
+  check_same(session.run("y:0", branch_feeds(true, true)), negative(sin(tensor<float>({2, 3}))));
+}
+
+TEST_CASE("the number of the input that a Merge has taken tells the side, as in gradients of gradients") {
+  // x * -x where p holds, else -x; by a Switch of the branch's number, on which TensorFlow's gradient of a Merge is.
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 1 }") +
+           node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+           node("switch", "Switch", {"x", "p"}, t_float) + node("minus", "Neg", {"switch:1"}, t_float) +
+           node("merge", "Merge", {"minus", "switch"}, t_float + attr("N", "i: 2")) +
+           node("zero", "Const", {},
+                attr("dtype", "type: DT_INT32") + attr("value", "tensor { dtype: DT_INT32 int_val: 0 }")) +
+           node("is_first", "Equal", {"merge:1", "zero"}, attr("T", "type: DT_INT32")) +
+           node("first", "Switch", {"x", "is_first"}, t_float) + node("product", "Mul", {"first:1", "minus"}, t_float) +
+           node("other", "Neg", {"switch"}, t_float) +
+           node("result", "Merge", {"product", "other"}, t_float + attr("N", "i: 2")) +
+           node("twice", "AddV2", {"merge:1", "merge:1"}, attr("T", "type: DT_INT32")));
+  const Session session(graph);
+  for (const bool p : {true, false}) {
+    const Feeds feeds{{"x:0", {3.0}}, {"p:0", p}};
+    check_same(session.run("result:0", feeds), tensor<float>({p ? -9.0F : -3.0F}));
+    check_same(session.run("twice:0", feeds), tensor(p ? 0 : 2));
+    check_same(session.run("merge:1", feeds), tensor(p ? 0 : 1));
+    check_same(Session(Graph::from_graph_def(graph.as_graph_def())).run("result:0", feeds),
+               tensor<float>({p ? -9.0F : -3.0F}));
+  }
+}
+
+}  // namespace tapestry::test::foreign_branches_test
