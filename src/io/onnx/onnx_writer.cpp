@@ -205,7 +205,7 @@ std::optional<AttrValue> OnnxWriter::attr(std::string_view name) const {
 
 namespace {
 
-/// Parses a formula (see onnx_rules.cpp) and adds its nodes. The library's formulas are trusted, and not checked.
+/// Parses a formula (see onnx_formulas.cpp) and adds its nodes. The library's formulas are trusted, and not checked.
 class Formula {
  public:
   Formula(OnnxWriter& writer, std::string_view text) : writer_(writer), rest_(text) {}

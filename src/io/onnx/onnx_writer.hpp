@@ -145,8 +145,8 @@ class OnnxWriter {
   /// The same, or the value that an absent attribute stands for, if that is known.
   std::optional<AttrValue> attr(std::string_view name) const;
 
-  /// Adds the nodes of a formula (see onnx_rules.cpp). Returns one value for each output of our node; an empty name for
-  /// an output that is not used.
+  /// Adds the nodes of a formula (see onnx_formulas.cpp). Returns one value for each output of our node; an empty name
+  /// for an output that is not used.
   std::vector<std::string> formula(std::string_view text);
 
   /// Writes the added nodes to the file. `results`: the values of our node's outputs.
