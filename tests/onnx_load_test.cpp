@@ -62,10 +62,10 @@ Feeds feeds_of(const Model& model, const Inputs& values) {
 
 }  // namespace
 
-TEST_CASE("what the op table writes as ONNX is read back, with its gradients") {
+TEST_CASE("what the op table writes as ONNX is read back, with its gradients, and saved as a SavedModel") {
   const OnnxFolder folder;
   int same = 0, near = 0;
-  std::vector<std::string> refused;
+  std::vector<std::string> refused, not_saved;
   for (const OpCase& row : op_cases()) {
     INFO(row.name);
     if (row.open) continue;  // its size depends on values, which ONNX's writer does not know
@@ -103,6 +103,13 @@ TEST_CASE("what the op table writes as ONNX is read back, with its gradients") {
       }
       const double off = distance((*model)(feeds_of(*model, row.inputs))[0], value);
       CHECK(off < 1e-6);
+      try {
+        saved_model::save(folder / "row", *model);
+        const Model again = saved_model::load(folder / "row");
+        CHECK(distance(again(feeds_of(again, row.inputs))[0], value) < 1e-6);
+      } catch (const UnimplementedError&) {
+        not_saved.push_back(row.name);
+      }
       ++(off == 0 ? same : near);
       if (row.orders == 0) continue;
       const auto gradients_by = [&](auto f) {
@@ -121,6 +128,9 @@ TEST_CASE("what the op table writes as ONNX is read back, with its gradients") {
   std::cout << same << " rows give the same bits, " << near << " are near; refused by the writer: " << refused.size()
             << '\n';
   CHECK(same > 300);
+  // The sizes of their filters are unknown.
+  CHECK(not_saved == std::vector<std::string>{"conv2d", "conv2d in groups, explicit padding", "conv2d_transpose",
+                                              "conv2d_transpose in groups, SAME"});
 }
 
 TEST_CASE("a network is read with its Variables, trained, and written again") {

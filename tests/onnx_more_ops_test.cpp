@@ -350,4 +350,112 @@ TEST_CASE("attributes that lie are errors of their node") {
   refused(node("Unique", {"x"}, {"y"}, {{"axis", 7}}), plane);
 }
 
+TEST_CASE("nodes that wait for sizes, ranks or values are saved as TensorFlow's, which compute them") {
+  const Tensor x = tensor<float>({{{1, -2, 5}, {3, -4, 0}}, {{7, 2, 2}, {-6, 9, 8}}}), whole = x.cast(int64);
+  const auto list = [](const List& all) {
+    return all.empty() ? zeros({0}, {.dtype = int64}) : Init(all).tensor(int64);
+  };
+  const auto scalar = [](std::int64_t number) { return tensor<std::int64_t>(number); };
+  struct Row {
+    std::string op;
+    Named inputs;  ///< all of them are fed
+    std::vector<Attribute> attributes = {};
+    std::int64_t opset = 18, output = 0;
+  };
+  const std::vector<Row> rows{
+      {"ArgMax", {{"x", x}}, {{"axis", -1}, {"keepdims", 0}}},
+      {"ArgMin", {{"x", x}}, {{"axis", 1}}},
+      {"Concat", {{"x", x}}, {{"axis", 1}}},
+      {"Concat", {{"x", x}, {"y", -x}}, {{"axis", -1}}},
+      {"ConstantOfShape", {{"s", list({2, 3})}}},
+      {"CumSum", {{"x", x}, {"axis", scalar(-1)}}, {{"exclusive", 1}, {"reverse", 1}}},
+      {"Expand", {{"x", x(all, all, range(0, 1))}, {"s", list({4, 1, 1, 5})}}},
+      {"Expand", {{"x", x}, {"s", list({1})}}},
+      {"Flatten", {{"x", x}}, {{"axis", 2}}},
+      {"Flatten", {{"x", x}}, {{"axis", -2}}},
+      {"Flatten", {{"x", x}}, {{"axis", 0}}},
+      {"GatherElements", {{"x", x}, {"i", argsort(x, 1).cast(int64) - 2}}, {{"axis", 1}}},
+      {"GatherElements", {{"x", x}, {"i", argsort(x, 0).cast(int64)}}},
+      {"OneHot", {{"i", list({0, -1, 2, 7})}, {"depth", scalar(3)}, {"values", tensor<float>({-1, 5})}}},
+      {"OneHot", {{"i", list({0, -1})}, {"depth", list({3})}, {"values", tensor<float>({0, 1})}}, {{"axis", 0}}},
+      {"Pad", {{"x", x}, {"widths", list({0, 1, 2, 3, 0, 0})}, {"value", tensor<float>(4)}}},
+      {"Pad", {{"x", x}, {"widths", list({0, 1, 2, 1, 0, 0})}}, {{"mode", "reflect"}}},
+      {"Range", {{"a", scalar(3)}, {"b", scalar(11)}, {"c", scalar(2)}}},
+      {"ReduceL1", {{"x", x}, {"axes", list({1})}}},
+      {"ReduceL2", {{"x", x}, {"axes", list({1, -1})}}, {{"keepdims", 0}}},
+      {"ReduceLogSum", {{"x", abs(x)}, {"axes", list({1})}}},
+      {"ReduceLogSumExp", {{"x", x * 100}, {"axes", list({0, 2})}}, {{"keepdims", 0}}},
+      {"ReduceMax", {{"x", x}, {"axes", list({-1})}}},
+      {"ReduceMean", {{"x", x}}},
+      {"ReduceMin", {{"x", x}}, {{"axes", List{1, 2}}}, 13},
+      {"ReduceProd", {{"x", x}, {"axes", list({2})}}},
+      {"ReduceSum", {{"x", x}, {"axes", list({})}}, {{"keepdims", 0}}},
+      {"ReduceSum", {{"x", x}, {"axes", list({})}}, {{"noop_with_empty_axes", 1}}},
+      {"ReduceSumSquare", {{"x", x}, {"axes", list({1})}}},
+      {"Reshape", {{"x", x}, {"s", list({0, -1, 2})}}},
+      {"Reshape", {{"x", x}, {"s", list({0, 0, 0, 1})}}},
+      {"Reshape", {{"x", x(range(0, 0))}, {"s", list({0, 7})}}, {{"allowzero", 1}}},
+      {"Slice", {{"x", x}, {"a", list({1, 0})}, {"b", list({2, 1})}}},
+      {"Slice",
+       {{"x", x}, {"a", list({-1, 0})}, {"b", list({-100, 100})}, {"axes", list({2, 1})}, {"steps", list({-2, 1})}}},
+      {"Slice", {{"x", x}, {"a", list({1})}, {"b", list({100})}, {"axes", list({-1})}}},
+      {"Split", {{"x", x}, {"sizes", list({1, 2})}}, {{"axis", 2}}, 18, 1},
+      {"Squeeze", {{"x", x(all, range(0, 1))}}},
+      {"Squeeze", {{"x", x(all, range(0, 1))}}, {{"axes", List{-2}}}, 11},
+      {"Tile", {{"x", x}, {"n", list({2, 1, 3})}}},
+      {"TopK", {{"x", x}, {"k", list({2})}}},
+      {"TopK", {{"x", x}, {"k", list({1})}}, {{"axis", 1}, {"largest", 0}}, 18, 1},
+      {"TopK", {{"x", whole}, {"k", list({2})}}, {{"axis", 0}, {"largest", 0}}},
+      {"Transpose", {{"x", x}}},
+      {"Transpose", {{"x", x}}, {{"perm", List{2, 0, 1}}}},
+      {"Unsqueeze", {{"x", x}}, {{"axes", List{3, 0}}}, 11},
+      {"Unsqueeze", {{"x", x}}, {{"axes", List{-1, -3}}}, 11},
+  };
+  const TemporaryFolder folder;
+  std::vector<std::string> refused;
+  for (const Row& row : rows)
+    for (const bool has_rank : {true, false}) {
+      CAPTURE(row.op);
+      CAPTURE(has_rank);
+      GraphParts parts{.nodes = {}, .inputs = {}, .outputs = {value_info("y0", float32, Shape::unknown_rank())}};
+      std::vector<std::string> names, outputs;
+      Named constants;
+      for (const auto& [name, value] : row.inputs) {
+        names.push_back(name);
+        if (name == "axes" && value.size() > 0) {
+          parts.initializers.push_back(initializer(name, value));
+          continue;
+        }
+        const bool is_values = value.dtype() == int64 && value.rank() < 2 && name != "i";
+        const Shape any(List(static_cast<std::size_t>(value.rank()), -1));
+        parts.inputs.push_back(value_info(name, value.dtype(),
+                                          is_values  ? value.shape()
+                                          : has_rank ? any
+                                                     : Shape::unknown_rank()));
+      }
+      for (std::int64_t i = 0; i <= row.output; ++i)
+        outputs.push_back(detail::join(i == row.output ? "y" : "other", i == row.output ? 0 : i));
+      parts.nodes = {node(row.op, names, outputs, row.attributes)};
+      std::ofstream(folder / "model.onnx", std::ios::binary) << model_bytes(parts, row.opset);
+      Feeds feeds;
+      for (const auto& [name, value] : row.inputs)
+        if (name != "axes" || value.size() == 0) feeds.add(name, value);
+      const Model model = onnx::load(folder / "model.onnx");
+      const Tensor expected = model(feeds)[0];
+      try {
+        saved_model::save(folder / "saved", model);
+      } catch (const UnimplementedError&) {
+        CHECK(!has_rank);
+        refused.push_back(row.op);
+        continue;
+      }
+      const Tensor found = saved_model::load(folder / "saved")(feeds)[0];
+      CHECK(found.dtype() == expected.dtype());
+      CHECK(found.shape() == expected.shape());
+      CHECK(values(found) == values(expected));
+    }
+  // An axis that is not the last one, or is counted from the end.
+  CHECK(refused == std::vector<std::string>{"GatherElements", "GatherElements", "Slice", "TopK", "TopK"});
+}
+
 }  // namespace tapestry::test::onnx_more_ops_test

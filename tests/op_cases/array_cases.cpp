@@ -215,6 +215,9 @@ OpCases array_cases() {
                         for (const double each : x[0]) y.push_back(each * each);
                         return y;
                       }});
+  rows.push_back({.name = "concat of one tensor", .inputs = {numbers({2, 3}, -1, 1, 7)}, .f = [](const Inputs& x) {
+                    return square(concat({x[0]}, 1));
+                  }});
   rows.push_back({.name = "concat",
                   .inputs = {numbers({2, 1}, -1, 1, 35), numbers({2, 0}, -1, 1, 36), numbers({2, 2}, -1, 1, 37)},
                   .f = [](const Inputs& x) { return square(concat(x, 1)); },

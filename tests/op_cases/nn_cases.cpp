@@ -187,6 +187,10 @@ OpCases image_cases() {
                             }
                         return y;
                       }});
+  rows.push_back(
+      {.name = "avg_pool2d, explicit padding", .inputs = {numbers({2, 3, 4, 2}, -1, 1, 119)}, .f = [](const Inputs& x) {
+         return square(avg_pool2d(x[0], {.window = 3, .strides = 2, .padding = {1, 0, 2, 1}}));
+       }});
   rows.push_back({.name = "avg_pool2d, SAME, overlapping",
                   .inputs = {numbers({1, 3, 3, 1}, -1, 1, 118)},
                   .f =

@@ -228,6 +228,8 @@ Tensors read_scatter_elements(const OnnxCall& c) {
       if (k != i) others.push_back(k);
     if (i == axis) {
       coordinates.push_back(from_the_start(c, 1, axis));
+    } else if (c.size(i, 1) < 0) {
+      coordinates.push_back(cumsum(ones_like(indices), i, {.exclusive = true}));
     } else {
       const Tensor along = arange(c.size(i, 1), {.dtype = indices.dtype()});
       coordinates.push_back(broadcast_like(others.empty() ? along : expand_dims(along, others), indices));
@@ -236,7 +238,7 @@ Tensors read_scatter_elements(const OnnxCall& c) {
   return {scattered(c, c[0], stack(InList(coordinates), -1), c[2])};
 }
 bool scatter_elements_lacks(const OnnxCall& c) {
-  return onnx_lacks_ranks(c) || !c.shape(1).is_known() || (combination_of(c) && !c.shape(2).is_known());
+  return onnx_lacks_ranks(c) || (combination_of(c) && !(c.shape(1).is_known() && c.shape(2).is_known()));
 }
 
 // ---- Others ----------------------------------------------------------------------------------------------------------

@@ -207,16 +207,36 @@ DType type_of_random(const OnnxCall& c) {
 }
 std::vector<DType> types_of_random(const OnnxCall& c) { return {type_of_random(c)}; }
 
-Shape shape_of_random(const OnnxCall& c) {
-  const Shape shape = c.places() > 0 ? c.shape() : Shape(c.ints("shape"));
+/// A tensor of numbers is drawn in the shape of an input, of which the sizes need not be known, or in one that is told.
+template <class Draw, class DrawLike>
+Tensors read_random(const OnnxCall& c, Draw draw, DrawLike draw_like) {
+  const DType dtype = type_of_random(c);
+  if (c.places() > 0) return {draw_like(is_floating(c.dtype()) ? c[0] : c[0].cast(dtype), dtype)};
+  const Shape shape(c.ints("shape"));
   if (!shape.is_known()) c.refuse(detail::join("its shape is ", shape));
-  return shape;
+  return {draw(shape, dtype)};
 }
 Tensors read_random_normal(const OnnxCall& c) {
-  return {random::normal(shape_of_random(c), {c.real("mean", 0), c.real("scale", 1), type_of_random(c)})};
+  const double mean = c.real("mean", 0), scale = c.real("scale", 1);
+  return read_random(
+      c,
+      [&](const Shape& shape, DType dtype) {
+        return random::normal(shape, {mean, scale, dtype});
+      },
+      [&](const Tensor& x, DType dtype) {
+        return random::normal_like(x, {mean, scale}).cast(dtype);
+      });
 }
 Tensors read_random_uniform(const OnnxCall& c) {
-  return {random::uniform(shape_of_random(c), {c.real("low", 0), c.real("high", 1), type_of_random(c)})};
+  const double low = c.real("low", 0), high = c.real("high", 1);
+  return read_random(
+      c,
+      [&](const Shape& shape, DType dtype) {
+        return random::uniform(shape, {low, high, dtype});
+      },
+      [&](const Tensor& x, DType dtype) {
+        return random::uniform_like(x, {low, high}).cast(dtype);
+      });
 }
 Tensors read_bernoulli(const OnnxCall& c) { return {less(random::uniform_like(c[0]), c[0]).cast(type_of_random(c))}; }
 Tensors read_multinomial(const OnnxCall& c) {
@@ -228,8 +248,6 @@ Tensors read_multinomial(const OnnxCall& c) {
 std::vector<DType> types_of_multinomial(const OnnxCall& c) { return {c.has_attr("dtype") ? c.type("dtype") : int32}; }
 Tensors read_determinant(const OnnxCall& c) { return {det(c[0])}; }
 
-bool random_lacks(const OnnxCall& c) { return c.places() > 0 && onnx_lacks_sizes(c); }
-
 }  // namespace
 
 OnnxOps onnx_networks() {
@@ -238,7 +256,7 @@ OnnxOps onnx_networks() {
   constexpr auto same_rank = onnx_rank_of_input;
   return {
       {"BatchNormalization", 5, 5, read_batch_norm, {}, lacks, nullptr, same_rank, {3, 4}},
-      {"Bernoulli", 1, 1, read_bernoulli, {}, random_lacks, types_of_random, same_rank},
+      {"Bernoulli", 1, 1, read_bernoulli, {}, nullptr, types_of_random, same_rank},
       {"Det", 1, 1, read_determinant, {}, lacks},
       {"Dropout", 1, 3, read_dropout, {1, 2}, nullptr, types_of_dropout, same_rank},
       {"Einsum", 1, any_inputs, read_einsum, {}, ranks},
@@ -255,9 +273,9 @@ OnnxOps onnx_networks() {
       {"NegativeLogLikelihoodLoss", 2, 3, read_nll_loss, {}, ranks},
       {"RMSNormalization", 2, 2, read_simplified_layer_norm, {}, ranks, nullptr, same_rank},
       {"RandomNormal", 0, 0, read_random_normal, {}, nullptr, types_of_random},
-      {"RandomNormalLike", 1, 1, read_random_normal, {}, random_lacks, types_of_random, same_rank},
+      {"RandomNormalLike", 1, 1, read_random_normal, {}, nullptr, types_of_random, same_rank},
       {"RandomUniform", 0, 0, read_random_uniform, {}, nullptr, types_of_random},
-      {"RandomUniformLike", 1, 1, read_random_uniform, {}, random_lacks, types_of_random, same_rank},
+      {"RandomUniformLike", 1, 1, read_random_uniform, {}, nullptr, types_of_random, same_rank},
       {"SimplifiedLayerNormalization", 2, 2, read_simplified_layer_norm, {}, ranks, nullptr, same_rank},
       {"Softmax", 1, 1, read_softmax, {}, lacks, nullptr, same_rank},
       {"SoftmaxCrossEntropyLoss", 2, 3, read_cross_entropy, {}, ranks},

@@ -150,6 +150,9 @@ Tensors read_onnx_op(const ForeignNode& n) {
   });
 }
 
+/// Whether all outputs of an op have the rank of the first one.
+bool have_one_rank(std::string_view op) { return op == "Split" || op == "TopK" || op == "MaxPool" || op == "Dropout"; }
+
 Specs onnx_specs(const NodeReader& reader, const Tensors& inputs) {
   const OnnxOp& row = row_of(reader);
   const OnnxCall call(reader, inputs);
@@ -161,7 +164,7 @@ Specs onnx_specs(const NodeReader& reader, const Tensors& inputs) {
     specs[static_cast<int>(i)].dtype = types[i];
   const int rank = row.rank ? row.rank(call) : -1;
   if (rank >= 0 && rank <= Shape::max_rank)
-    for (std::size_t i = 0; i < (row.name == "Split" ? call.outputs() : 1); ++i)
+    for (std::size_t i = 0; i < (have_one_rank(row.name) ? specs.size() : 1); ++i)
       specs[static_cast<int>(i)].shape = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
   return specs;
 }
@@ -185,7 +188,8 @@ const OnnxTable& onnx_table() {
                                               .find_values = onnx_value_inputs,
                                               .takes_parts = each.takes_parts,
                                               .specs = onnx_specs,
-                                              .read = read_onnx_op});
+                                              .read = read_onnx_op,
+                                              .write = write_onnx_as_tensorflow});
       }
     return made;
   }());

@@ -119,6 +119,9 @@ OnnxOps onnx_sequences();
 /// The op of a node that was read from ONNX, for the tables of foreign ops; nullptr when Tapestry lacks it.
 const ForeignOp* find_onnx_op(const NodeDef& def);
 
+/// ForeignOp::write of all ops of ONNX.
+std::vector<std::string> write_onnx_as_tensorflow(const NodeReader& reader, const Tensors& inputs, NodeAdder& add);
+
 // ---- Conditions (OnnxOp::lacks)
 
 bool onnx_lacks_rank(const OnnxCall& c);      ///< the rank of the first input

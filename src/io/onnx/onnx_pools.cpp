@@ -84,16 +84,19 @@ double lowest_of(DType dtype) {
 }
 
 /// The positions of the elements in the input, as a tensor like its image: all axes together are counted, row by row or
-/// with `storage_order` column by column.
+/// with `storage_order` column by column. How many images there are need not be known.
 Tensor positions_of(const OnnxCall& c) {
-  const Shape& shape = c.shape();
-  const Tensor rows = reshape(arange(shape.size(), {.dtype = int64}), shape);
-  if (!c.flag("storage_order") || c.rank() < 4) return onnx_channels_last(rows);
+  Shape shape = c.shape();
+  shape.set(0, 1);
   Shape turned = shape;
   Ints perm = onnx_range(0, c.rank());
-  std::reverse(perm.begin() + 2, perm.end());
+  if (c.flag("storage_order")) std::reverse(perm.begin() + 2, perm.end());
   for (int i = 2; i < c.rank(); ++i) turned.set(i, shape.sizes()[perm[i]]);
-  return onnx_channels_last(transpose(reshape(rows, turned), perm));
+  const Tensor of_first = transpose(reshape(arange(shape.size(), {.dtype = int64}), turned), perm);
+  std::vector<OnnxCut> one;
+  for (int i = 1; i < c.rank(); ++i) one.push_back({i, 0, 1});
+  const Tensor images = cumsum(ones_like(onnx_cut(c[0], one)).cast(int64), 0, {.exclusive = true});
+  return onnx_channels_last(of_first + images * shape.size());
 }
 
 Tensors read_max_pool(const OnnxCall& c) {
@@ -160,7 +163,7 @@ bool pool_lacks(const OnnxCall& c) {
   if (onnx_windows_lack(c)) return true;
   const OnnxWindows w = onnx_windows(c, c.ints("kernel_shape"));
   if (is_plain(c, w) && c.outputs() < 2 && is_floating(c.dtype())) return w.is_same && c.flag("count_include_pad");
-  return c.outputs() > 1 ? !c.shape().is_known() : onnx_lacks_plane(c);
+  return onnx_lacks_plane(c);
 }
 
 // ---- Of the whole image

@@ -8,6 +8,8 @@
 
 namespace tapestry::io {
 
+class NodeAdder;
+
 /// A node that is being read, with the tensors that are its inputs, in TensorFlow's order.
 struct TAPESTRY_API ForeignNode {
   const NodeReader& node;
@@ -64,6 +66,9 @@ struct ForeignOp {
   /// The types and ranks of the outputs, as far as they are known before the node is read.
   Specs (*specs)(const NodeReader&, const Tensors&) = nullptr;
   Tensors (*read)(const ForeignNode&) = nullptr;
+  /// For an op of another format: adds nodes of TensorFlow's that do the same with what is known only when they run,
+  /// and returns the names of the outputs. Without names, no such nodes can do it.
+  std::vector<std::string> (*write)(const NodeReader&, const Tensors& inputs, NodeAdder&) = nullptr;
 };
 
 /// The op of a node, or nullptr.

@@ -9,6 +9,7 @@
 #include "dispatch/composition.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
+#include "graph/known_values.hpp"
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
@@ -393,6 +394,7 @@ class Exporter {
     const bool unread = why_unread(node) != nullptr;
     if (!unread && is_list_op(def.op))
       return write_list_op(writer, NodeAdder(file_.nodes, names_, node.name() + "/", node.device), def);
+    if (is_other_op(def.op) && !unread && write_foreign(writer, def)) return;
     if (is_other_op(def.op))
       refuse(node, unread ? "it is no op of Tapestry's or TensorFlow's"
                           : "its attributes depend on sizes that are not known");
@@ -410,6 +412,27 @@ class Exporter {
     std::vector<std::string> inputs;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) inputs.push_back(writer.in(i).name);
     writer.finish(def.op, inputs, std::move(fields));
+  }
+
+  /// Writes a node of another format that waits for sizes; returns false if TensorFlow has no nodes that do the same.
+  bool write_foreign(NodeWriter& writer, const NodeDef& def) {
+    const Node& node = writer.node();
+    const ForeignOp* op = find_foreign_op(def);
+    if (!op || !op->write) return false;
+    const std::vector<io::Source> sources(node.inputs().size());
+    Tensors constants(node.inputs().size());
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) constants[i] = detail::KnownValues().find(node.input(i));
+    NodeAdder add(file_.nodes, names_, node.name() + "/", node.device);
+    const std::vector<std::string> outputs = op->write(NodeReader(def, sources, constants), node.inputs(), add);
+    if (outputs.size() < node.outputs().size()) return false;
+    ListDef types;
+    for (const Tensor& each : node.outputs()) types.types.push_back(code_of(each.dtype()));
+    if (outputs.size() == 1) {
+      writer.finish("Identity", outputs, {{"T", types.types[0]}});
+    } else {
+      writer.finish("IdentityN", {outputs.begin(), outputs.begin() + types.types.size()}, {{"T", types}});
+    }
+    return true;
   }
 
   /// Lets the nodes of the file that the graph was read from have their outputs again where these are outputs of other

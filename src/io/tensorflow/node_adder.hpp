@@ -10,7 +10,7 @@
 namespace tapestry::io {
 
 /// Adds nodes of TensorFlow's, which the graph does not have, to a file or to a function.
-class NodeAdder {
+class TAPESTRY_API NodeAdder {
  public:
   /// The names of the nodes begin with `prefix`.
   NodeAdder(std::vector<NodeDef>& nodes, std::unordered_set<std::string>& names, std::string prefix, std::string device)

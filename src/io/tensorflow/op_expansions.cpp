@@ -495,10 +495,44 @@ void expand_conv(NodeWriter& w) {
 void expand_conv_backprop_input(NodeWriter& w) { add_conv_grad(w, 0); }
 void expand_conv_backprop_filter(NodeWriter& w) { add_conv_grad(w, 1); }
 
-void expand_avg_pool_grad(NodeWriter& w) {
+namespace {
+
+/// The image with the border that our op has and TensorFlow's lacks.
+Value with_border(NodeWriter& w, const Value& image) {
+  if (has_no_explicit_padding(w.node())) return image;
+  const Ints& widths = w.node().attr<Ints>("explicit_paddings");
+  const Value pairs = w.reshape(w.ints("paddings", {widths.begin(), widths.end()}), w.ints("pairs", {-1, 2}));
+  return w.op("Pad", {image, pairs}, {{"Tpaddings", code_of(pairs.dtype)}});
+}
+
+FieldList average_fields(const NodeWriter& w) {
   FieldList fields = window_fields(w.node(), {"ksize", "strides", "padding"});
-  fields.emplace("T", code_of(w.in(1).dtype));
-  w.result = {w.op("AvgPoolGrad", {w.shape_of(w.in(0), int32), w.in(1)}, w.in(1).dtype, fields)};
+  if (!has_no_explicit_padding(w.node())) fields.insert_or_assign("padding", std::string("VALID"));
+  return fields;
+}
+
+/// What of each window is no border, as a part of 1.
+Value share_of_image(NodeWriter& w) {
+  return w.op("AvgPool", {with_border(w, w.op("OnesLike", {w.in(0)}))}, average_fields(w));
+}
+
+}  // namespace
+
+void expand_avg_pool(NodeWriter& w) {
+  const Value sum = w.op("AvgPool", {with_border(w, w.in(0))}, average_fields(w));
+  w.result = {w.op("RealDiv", {sum, share_of_image(w)})};
+}
+
+void expand_avg_pool_grad(NodeWriter& w) {
+  const bool has_border = !has_no_explicit_padding(w.node());
+  const Value g = has_border ? w.op("RealDiv", {w.in(1), share_of_image(w)}) : w.in(1);
+  FieldList fields = average_fields(w);
+  fields.emplace("T", code_of(g.dtype));
+  w.result = {w.op("AvgPoolGrad", {w.shape_of(with_border(w, w.in(0)), int32), g}, g.dtype, fields)};
+  if (!has_border) return;
+  const Ints& widths = w.node().attr<Ints>("explicit_paddings");
+  const Value begin = w.ints("begin", {0, widths[2], widths[4], 0}), size = w.shape_of(w.in(0), begin.dtype);
+  w.result = {w.op("Slice", {w.result[0], begin, size}, {{"Index", code_of(begin.dtype)}})};
 }
 
 // ---- Random numbers -------------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ void expand_top_k(NodeWriter& writer);
 void expand_conv(NodeWriter& writer);
 void expand_conv_backprop_input(NodeWriter& writer);
 void expand_conv_backprop_filter(NodeWriter& writer);
+void expand_avg_pool(NodeWriter& writer);
 void expand_avg_pool_grad(NodeWriter& writer);
 void expand_normal(NodeWriter& writer);
 void expand_uniform(NodeWriter& writer);

@@ -320,7 +320,9 @@ std::vector<OpRule> op_table() {
        .inputs = any_number,
        .tensorflow = "ConcatV2",
        .input_rules = {rest_from(0), scalar("axis", "axis", "Tidx")},
-       .fields = {type_of(0), input_count("N")}});
+       .fields = {type_of(0), input_count("N")},
+       .is_direct = [](const Node& node) { return node.inputs().size() > 1; },
+       .expand = [](NodeWriter& w) { w.result = {w.op("Identity", {w.in(0)})}; }});
   add(expanded("ConcatGrad", any_number, expand_concat_grad));
   add({.op = "DynamicStitch",
        .inputs = any_number,
@@ -414,7 +416,9 @@ std::vector<OpRule> op_table() {
   add(expanded("Conv2DBackpropInput", 3, expand_conv_backprop_input));
   add(expanded("Conv2DBackpropFilter", 3, expand_conv_backprop_filter));
   add(pooling("MaxPool", 1, true));
-  add(pooling("AvgPool", 1, false));
+  OpRule average = pooling("AvgPool", 1, false);
+  average.expand = expand_avg_pool;
+  add(average);
   add(pooling("MaxPoolGrad", 3, true));
   add(pooling("MaxPoolGradGrad", 3, false));
   add(expanded("AvgPoolGrad", 2, expand_avg_pool_grad));
