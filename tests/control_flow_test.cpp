@@ -416,6 +416,37 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
   }
 }
 
+TEST_CASE("branches and loops of placeholders whose dtypes or ranks only the feeds tell") {
+  for (const FlowProgram& program : programs())
+    for (const DType dtype : {DType::unknown, float64}) {
+      if (program.name.find("Variable that") != std::string::npos) continue;  // a graph by hand orders no reads
+      CAPTURE(program.name);
+      CAPTURE(dtype);
+      const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+      const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+      const Tensor value = random::normal({2, 3}, {.dtype = float64});
+      Graph graph;
+      Tensor x, n, y, slope;
+      {
+        const auto scope = graph.as_default();
+        x = placeholder(dtype);
+        n = dtype == float64 ? placeholder(int32) : placeholder();
+        y = program.f(x, n, w, sum);
+        slope = gradients(reduce_sum(sin(y)), {x}, {.unconnected = Unconnected::zero})[0];
+      }
+      Session session(graph);
+      for (const int count : {0, 1, 3}) {
+        CAPTURE(count);
+        const random::State state = random::state();
+        const Tensors expected = results_of(program, 1, value, tensor(count), w, sum);
+        random::set_state(state);
+        const std::vector<Tensor> found = session.run({y, slope}, {{x, value}, {n, tensor(count)}});
+        CHECK(same_numbers(found[0], expected[0], 0));
+        CHECK(same_numbers(found[1], expected[1], 1e-12));
+      }
+    }
+}
+
 TEST_CASE("branches and loops have the gradients of ops on captured eager tensors alone") {
   const Tensor w = tensor<double>({3});
   const Graph graph;

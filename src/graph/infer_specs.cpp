@@ -85,6 +85,7 @@ Specs infer_specs(const Call& call) {
                                       [](const Tensor& input) { return input.dtype() == DType::unknown; });
   if (has_types)
     if (const std::optional<Specs> specs = infer_for_all_ranks(call)) return *specs;
+  if (find_attr(call.op(), "functions")) return call.op().infer(call);  // they tell as much as is known
   if (call.op().outputs < 0)
     throw InvalidArgumentError(
         "The number of results depends on an input whose dtype or rank is not known yet; give "

@@ -114,7 +114,8 @@ class Specializer {
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
     if (was_unknown) {
       const OptionsScope scopes = scopes_of(node, "");
-      return apply_all(node.op(), with_numbers(inputs), node.attrs(), node.name(), node.where());
+      const Attrs attrs = is_flow(node.op()) && !is_replayed(node) ? attrs_like(node, inputs) : node.attrs();
+      return apply_all(node.op(), with_numbers(inputs), attrs, node.name(), node.where());
     }
     Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
     // An optimizer could not see yet that this gradient is row-sparse.

@@ -27,9 +27,15 @@ Spec common(const Spec& a, const Spec& b) {
   return spec;
 }
 
-Specs infer_branches(const Call& call) {
+/// Those of the inputs behind a selector.
+Specs specs_of_operands(const Tensors& inputs) {
   Specs operands;
-  for (std::size_t i = 1; i < call.inputs().size(); ++i) operands.push_back(call.input(i).spec());
+  for (std::size_t i = 1; i < inputs.size(); ++i) operands.push_back(inputs[i].spec());
+  return operands;
+}
+
+Specs infer_branches(const Call& call) {
+  const Specs operands = specs_of_operands(call.inputs());
   std::optional<Specs> all;
   for (const GraphFunction& branch : functions_of(call)) {
     const Specs specs = infer_if_run(branch, operands);
@@ -236,13 +242,30 @@ Specs WhileParts::body_specs(const Tensors& inputs) const {
   Specs specs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Spec spec = inputs[i].spec();
-    if (i < carried && may_vary(i)) spec = body.inputs[i].spec();
+    if (i < carried && may_vary(i)) spec.shape = body.inputs[i].shape();
     if (i >= carried && i < carried + sequences && spec.shape.has_rank())
       spec.shape = Shape(spec.shape.sizes().subspan(1));
     if (i >= carried && is_ragged_sequence(i - carried) && bool(body.inputs[i])) spec.shape = body.inputs[i].shape();
     specs.push_back(spec);
   }
   return specs;
+}
+
+Attrs attrs_like(const Call& call, const Tensors& inputs) {
+  std::vector<GraphFunction> functions = functions_of(call);
+  const std::optional<WhileParts> parts = is_while(call.op()) ? std::optional<WhileParts>(call) : std::nullopt;
+  const Specs given = parts ? parts->body_specs(inputs) : specs_of_operands(inputs);
+  Specs of_condition;  // which does not take the sequences
+  for (std::size_t i = 0; parts && i < given.size(); ++i)
+    if (i < parts->carried || i >= parts->carried + parts->sequences) of_condition.push_back(given[i]);
+  for (GraphFunction& each : functions) {
+    try {
+      each = function_like(each, parts && &each != functions.data() ? of_condition : given);
+    } catch (const Error& error) {
+      if (!is_misfit(error)) throw;  // a function that cannot run with these inputs stays as it is
+    }
+  }
+  return with_functions(call.attrs(), std::move(functions));
 }
 
 void require_loop_variable(const std::string& name, const Spec& given, const Spec& next, bool is_scan) {

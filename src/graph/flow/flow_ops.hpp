@@ -54,6 +54,8 @@ inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
 }
 /// The attributes with other functions.
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
+/// The attributes of a branch or loop for these inputs, of which some were not known when its functions were traced.
+Attrs attrs_like(const Call& call, const Tensors& inputs);
 /// Gives a node further outputs: these tensors, one list for each of its functions, of equal length. `ragged_stacks`:
 /// all that a While has then.
 void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragged_stacks = {});

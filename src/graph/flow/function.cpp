@@ -69,6 +69,23 @@ Specs infer_function(const GraphFunction& function, const Specs& inputs) {
   return specs;
 }
 
+GraphFunction function_like(const GraphFunction& function, const Specs& inputs) {
+  const PauseRecording pause;
+  const ExecuteNow now;
+  const std::lock_guard lock(function.graph->mutex());
+  const PlanGraph plan = specialize(*function.graph, request_for(function, inputs));
+  GraphFunction result = function;
+  result.graph = plan.graph;
+  result.operations = plan.operations;
+  std::size_t next = 0;
+  for (Tensor& each : result.inputs)
+    if (each) each = plan.feeds[next++];
+  next = 0;
+  for (Tensor& each : result.outputs)
+    if (each) each = plan.fetches[next++];
+  return result;
+}
+
 bool is_misfit(const Error& error) {
   const Code code = error.code();
   return code == Code::invalid_argument || code == Code::out_of_range || code == Code::failed_precondition ||

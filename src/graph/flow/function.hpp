@@ -24,8 +24,11 @@ Specs traced_outputs(const GraphFunction& function);
 /// The specs of a function's outputs for inputs of these specs; sizes may be unknown. An output that the function does
 /// not give has the dtype `unknown`. Throws what the ops' inference throws.
 Specs infer_function(const GraphFunction& function, const Specs& inputs);
-/// The same for a function that may not run: one that cannot run with these inputs is refused when it does, and until
-/// then its outputs have the specs with which it was traced.
+/// The function for inputs of these specs, in a graph of its own, where gradients find what was not known when the
+/// function was traced. Throws the same.
+GraphFunction function_like(const GraphFunction& function, const Specs& inputs);
+/// `infer_function` for a function that may not run: one that cannot run with these inputs is refused when it does, and
+/// until then its outputs have the specs with which it was traced.
 Specs infer_if_run(const GraphFunction& function, const Specs& inputs);
 /// Whether an error tells that a function cannot run with its inputs.
 bool is_misfit(const Error& error);
