@@ -76,6 +76,110 @@ TEST_CASE("A model is written with the gradients of its functions, but for those
   check_model(saved_model::load((folder / "2").string()), {"branch", "loop", "map"});
 }
 
+using Program = std::function<Tensor(const Tensor& x, const Variable& w, const Variable& scale)>;
+CustomGradient clipped(const Tensor& a) {
+  return {a * 2.0, [](const Tensor& g) -> Tensors { return {clip(g, -1.0, 1.0)}; }};
+}
+
+/// A model of the sum of the squares of what the program computes.
+Model model_of(const Program& program, const Variable& w, const Variable& scale, std::int64_t batch) {
+  const auto f =
+      trace([&](const Tensor& x) { return reduce_sum(square(program(x, w, scale))); }, {spec(float32, {batch, 3})});
+  Model::Parts parts{.graph = f.output().op().graph()};
+  parts.signatures.emplace("serving_default", Signature{{{"x", f.input()}}, {{"y", f.output()}}});
+  return Model(parts);
+}
+
+/// What trains with gradients of its own.
+std::vector<std::pair<std::string, Program>> programs() {
+  const auto constant = tensor<float>({1, 10, 100});
+  return {
+      {"other than the derivative",
+       [](const Tensor& x, const Variable& w, const Variable&) { return custom_gradient(clipped)(x * w); }},
+      {"twice",
+       [](const Tensor& x, const Variable& w, const Variable&) {
+         const auto f = custom_gradient(clipped);
+         return f(f(x * w)) + f(x);
+       }},
+      {"of several arguments, one of which has none",
+       [](const Tensor& x, const Variable& w, const Variable&) {
+         return custom_gradient([](const Tensor& a, const Tensor& b, const Tensor& c) -> CustomGradient {
+           return {a * b + c, [a, b](const Tensor& g) -> Tensors { return {g * b * 7.0, Tensor(), g * a}; }};
+         })(x * w, w * x, x);
+       }},
+      {"of the value and of a Variable",
+       [](const Tensor& x, const Variable& w, const Variable& scale) {
+         return custom_gradient([&scale](const Tensor& a) -> CustomGradient {
+           const Tensor s = scale.value(), y = exp(a * 0.1) * s;
+           return {y, [s, y](const Tensor& g) -> Tensors { return {g * s + y}; }};
+         })(x * w);
+       }},
+      {"of tensors around it",
+       [constant](const Tensor& x, const Variable& w, const Variable&) {
+         const Tensor t = tanh(x);
+         return custom_gradient([t, constant](const Tensor& a) -> CustomGradient {
+           return {a + t, [t, constant](const Tensor& g) -> Tensors { return {g * t * constant}; }};
+         })(x * w);
+       }},
+      {"in the function of another one, and in its gradient",
+       [](const Tensor& x, const Variable& w, const Variable&) {
+         const auto f = custom_gradient(clipped);
+         return custom_gradient([f](const Tensor& a) -> CustomGradient {
+           return {f(a), [a, f](const Tensor& g) -> Tensors { return {f(g) * a}; }};
+         })(x * w);
+       }},
+  };
+}
+
+TEST_CASE("A model is written with the gradients of a program's own") {
+  const auto x = tensor<float>({{1, -2, 3}, {0, 5, 2}});
+  const TemporaryFolder folder;
+  for (const auto& each : programs())
+    for (const std::int64_t batch : {2, -1}) {
+      CAPTURE(each.first);
+      CAPTURE(batch);
+      const Variable w(tensor<float>({1, 2, 3}), {.name = "w"}), scale(tensor<float>(2.5F), {.name = "scale"});
+      GradientTape own;
+      own.watch(x);
+      const Tensor value = reduce_sum(square(each.second(x, w, scale)));
+      const std::vector<Tensor> expected = own.gradient(value, std::vector<Source>{x, w});
+      Model model = model_of(each.second, w, scale, batch);
+      for (const char* name : {"1", "2"}) {
+        saved_model::save((folder / name).string(), model);
+        model = saved_model::load((folder / name).string());
+        GradientTape tape;
+        tape.watch(x);
+        const Tensor y = model({{"x", x}})[0];
+        const std::vector<Tensor> found = tape.gradient(y, std::vector<Source>{x, parameter(model, "w")});
+        check_same(y, value, 1e-6);
+        check_same(found[0], expected[0], 1e-6);
+        check_same(found[1], expected[1], 1e-6);
+      }
+    }
+}
+
+TEST_CASE("A gradient of a program's own that no function of a file can compute is refused") {
+  const Variable w(tensor<float>({1, 2, 3}), {.name = "w"}), scale(tensor<float>(2.5F), {.name = "scale"});
+  const auto message = [&](const std::function<Tensor(const Tensor&)>& gradient) {
+    const TemporaryFolder folder;
+    const Program program = [&](const Tensor& x, const Variable& v, const Variable&) {
+      return custom_gradient([gradient](const Tensor& a) -> CustomGradient {
+        return {a * 2.0, [gradient](const Tensor& g) -> Tensors { return {gradient(g)}; }};
+      })(x * v);
+    };
+    const Model model = model_of(program, w, scale, 2);
+    saved_model::save((folder / "frozen").string(), model.signature());
+    return message_of<UnimplementedError>([&] { saved_model::save((folder / "model").string(), model); });
+  };
+  const std::string start = "The gradient of the program's own cannot be written for node 'CustomGradient': ",
+                    end = ". A model that is saved by its Signature, which is not trained, needs none";
+  CHECK(message([&](const Tensor& g) { return g * scale; }) ==
+        start + "it uses the Variable 'scale', which the function does not read" + end);
+  CHECK(message([&](const Tensor& g) {
+          return g * random::uniform({});
+        }).starts_with(start + "custom_gradient: a function that draws random numbers cannot run again"));
+}
+
 TEST_CASE("A gradient of a file that takes what is not there is refused where it is asked for") {
   const TemporaryFolder folder;
   std::filesystem::copy(golden("saved_model_gradients"), folder / "1", std::filesystem::copy_options::recursive);

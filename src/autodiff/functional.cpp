@@ -8,6 +8,7 @@
 #include "dispatch/recorder.hpp"
 #include "ops/batching.hpp"
 #include "ops/checked_like.hpp"
+#include "ops/handles.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
@@ -228,14 +229,16 @@ class NoEffects final : public Recorder {
   void record(Call&&) override {}
   bool replay(Call& call) override {
     throw UnimplementedError(
-        "custom_gradient: a function that draws random numbers needs arguments whose rank is known "
-        "when the graph is made; give the placeholder a shape",
+        "custom_gradient: a function that draws random numbers cannot run again, for arguments whose rank was not "
+        "known "
+        "when the graph was made, or for a file; give the placeholder a shape",
         call.type(), call.where());
   }
   bool replay_change(const Variable& variable, Tensor&) override {
-    throw UnimplementedError(join("custom_gradient: a function that changes a Variable, here '", variable.name(),
-                                  "', needs arguments whose rank is known when the graph is made; give the placeholder "
-                                  "a shape"));
+    throw UnimplementedError(
+        join("custom_gradient: a function that changes a Variable, here '", variable.name(),
+             "', cannot run again, for arguments whose rank was not known when the graph was made, or for a file; "
+             "give the placeholder a shape"));
   }
   void read(const Variable&, Tensor&) override {}
 };
@@ -407,4 +410,8 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors
 }
 
 }  // namespace detail
+namespace ops {
+const Op& custom_gradient = detail::custom_gradient_op;
+}  // namespace ops
+
 }  // namespace tapestry

@@ -14,5 +14,6 @@ TAPESTRY_API extern const Op &fill, &ones_like, &zeros_like;
 extern const Op &matmul, &shape;
 extern const Op &equal, &where;
 extern const Op &gather, &unsorted_segment_sum;
+extern const Op& custom_gradient;
 
 }  // namespace tapestry::ops

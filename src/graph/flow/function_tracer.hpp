@@ -39,6 +39,8 @@ class FunctionTracer {
   std::vector<GraphFunction> trace(const std::vector<TracedFunction>& functions);
   /// The values of the operands in the surroundings.
   Tensors operands() const;
+  /// The same, where Variables are not read.
+  const std::vector<Captures::Capture>& captured() const { return operands_; }
   /// Whether a function changes Variables or draws random numbers.
   bool is_stateful() const { return !changed_.empty() || draws_; }
   /// The Variables that the functions change.

@@ -5,6 +5,8 @@
 #include "dispatch/define.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/function_tracer.hpp"
+#include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
@@ -90,12 +92,29 @@ Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tenso
 }
 
 bool has_registered_gradient(const Op& op) { return &op == &registered_gradient_op || &op == &registered_gradients_op; }
+bool has_own_gradient(const Op& op) { return has_registered_gradient(op) || &op == &ops::custom_gradient; }
 
-std::optional<GraphFunction> gradient_function(const Node& node) {
+namespace {
+
+/// A tensor, or the value of a Variable, that a function uses: in the graph of the node, before it.
+Tensor found_before(const Node& node, const Captures::Capture& capture) {
+  if (!capture.variable) return capture.tensor;
+  for (std::size_t i = node.index; i-- > 0;) {
+    const Node& other = node.graph->node(i);
+    if (&other.op() == &read_variable_op && other.attr<VariablesRef>("variables")->front().is(*capture.variable))
+      return other.output();
+  }
+  throw UnimplementedError(
+      join("it uses the Variable '", capture.variable->name(), "', which the function does not read"));
+}
+
+}  // namespace
+
+std::optional<NodeGradient> gradient_function(const Node& node) {
   const std::size_t outputs = node.outputs().size();
-  Specs specs;
-  for (const Tensor& each : node.outputs()) specs.push_back(each.spec());
+  Specs specs = specs_of(node);
   for (const Tensor& each : node.inputs()) specs.push_back(each.spec());
+  // The program's own takes the gradient alone; its arguments are the inputs behind the value.
   const FlatFunction gradient = [&](const Tensors& all) {
     const auto first_input = all.begin() + static_cast<std::ptrdiff_t>(outputs);
     const Call call(node.op(), {first_input, all.end()}, node.attrs(), node.where(), node.name());
@@ -103,11 +122,17 @@ std::optional<GraphFunction> gradient_function(const Node& node) {
   };
   try {
     FunctionTracer tracer(node.inputs(), node.where());
-    const GraphFunction function = tracer.trace({{"gradient", gradient, specs, "given", true}})[0];
-    if (tracer.operands().empty() && !tracer.is_stateful()) return function;
-  } catch (const UnimplementedError&) {  // the file's gradient cannot be computed
+    NodeGradient found{.function = tracer.trace({{"gradient", gradient, specs, "given", true}})[0]};
+    if (tracer.is_stateful()) throw UnimplementedError("it changes Variables or draws random numbers");
+    for (const Captures::Capture& each : tracer.captured()) found.others.push_back(found_before(node, each));
+    return found;
+  } catch (const UnimplementedError& error) {
+    if (has_registered_gradient(node.op())) return {};  // the file's gradient cannot be computed
+    throw UnimplementedError(
+        join("The gradient of the program's own cannot be written for node '", node.name(), "': ", error.message(),
+             ". A model that is saved by its Signature, which is not trained, needs none"),
+        node.where());
   }
-  return {};
 }
 
 }  // namespace tapestry::detail

@@ -20,10 +20,21 @@ struct RegisteredGradient {
 TAPESTRY_API Tensors with_registered_gradient(const RegisteredGradient& gradient, const Tensors& inputs,
                                               std::string_view name, Where where);
 
-/// Whether an op has a gradient of the file's.
+/// Whether an op has a gradient of the file's; or that, or one of the program's own, from `custom_gradient`.
+/// @{
 bool has_registered_gradient(const Op& op);
-/// The gradient of such a node as a function of the gradients of its outputs and of its inputs. It returns those of the
-/// inputs; an empty handle for an input without one. Nothing if there is none, or one that uses more than its inputs.
-std::optional<GraphFunction> gradient_function(const Node& node);
+bool has_own_gradient(const Op& op);
+/// @}
+
+/// The gradient of such a node.
+struct NodeGradient {
+  /// Takes the gradients of the node's outputs, its inputs and the others. It returns the gradients of the inputs; an
+  /// empty handle for an input without one.
+  GraphFunction function{};
+  Tensors others{};  ///< what else it uses of the node's graph
+};
+/// Nothing if a file's gradient cannot be computed. Throws UnimplementedError if this is so of the program's own, or if
+/// the gradient changes Variables or draws random numbers.
+std::optional<NodeGradient> gradient_function(const Node& node);
 
 }  // namespace tapestry::detail

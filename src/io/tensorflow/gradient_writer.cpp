@@ -1,9 +1,8 @@
 #include "io/tensorflow/gradient_writer.hpp"
 
-#include <map>
 #include <set>
 
-#include "graph/flow/registered_gradient.hpp"
+#include "graph/specialize.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/node_writer.hpp"
@@ -15,17 +14,26 @@ GraphFunction::Tensor tensor_in_function(const Tensor& tensor, const std::string
   return {without_zero(tensor.name()), name, code_of(tensor.dtype()), tensor.shape()};
 }
 
+/// The inputs of a node, and what else its gradient uses.
+Tensors all_inputs(const detail::Node& node, const detail::NodeGradient& gradient) {
+  Tensors all = node.inputs();
+  all.append(gradient.others.begin(), gradient.others.end());
+  return all;
+}
+
 /// The gradient of a node as a function of the gradients of all its outputs, as IdentityN has them: one for each input.
-ObjectGraph::GradientObject gradient_object(const detail::Node& node, const detail::GraphFunction& function) {
-  const std::size_t outputs = node.outputs().size(), inputs = node.inputs().size();
+ObjectGraph::GradientObject gradient_object(const detail::Node& node, const detail::NodeGradient& known) {
+  const detail::GraphFunction& function = known.function;
+  const Tensors all = all_inputs(node, known);
+  const std::size_t outputs = node.outputs().size(), inputs = all.size();
   ObjectGraph::GradientObject gradient;
-  tapestry::Tensors ends;
+  Tensors ends;
   std::vector<GraphFunction::Tensor>& taken = gradient.function.inputs;
   for (std::size_t i = 0; i < inputs; ++i) {
     const std::string name = detail::join("result_grads_", i);
-    taken.push_back(tensor_in_function(i < outputs ? function.inputs[i] : node.input(i), name));
+    taken.push_back(tensor_in_function(i < outputs ? function.inputs[i] : all[i], name));
     if (i >= outputs) taken.back().endpoint = name;  // of an output that ours lacks: nothing uses it
-    gradient.given.push_back(bool(function.outputs[i]));
+    gradient.given.push_back(i < function.outputs.size() && bool(function.outputs[i]));
     if (!gradient.given.back()) continue;
     ends.push_back(function.outputs[i]);
     gradient.function.outputs.push_back(tensor_in_function(ends.back(), detail::join("gradient_", i)));
@@ -34,7 +42,7 @@ ObjectGraph::GradientObject gradient_object(const detail::Node& node, const deta
   for (std::size_t i = 0; i < inputs; ++i) {
     if (!used[outputs + i]) continue;
     taken.push_back(tensor_in_function(function.inputs[outputs + i], detail::join("captured_", i)));
-    gradient.captured.push_back(without_zero(node.input(i).name()));
+    gradient.captured.push_back(without_zero(all[i].name()));
     gradient.inputs.push_back(static_cast<std::int64_t>(i));
   }
   gradient.graph = std::make_shared<const GraphDef>(export_part(*function.graph, {}, ends));
@@ -47,13 +55,29 @@ ObjectGraph::GradientObject gradient_object(const detail::Node& node, const deta
 
 }  // namespace
 
-void pass_on_inputs(GraphDef& file, const detail::GraphState& graph) {
+NodeGradients gradients_to_write(const detail::GraphState& graph, Tensors& tensors,
+                                 const std::vector<detail::Node*>& operations) {
+  const std::vector<char> needed =
+      detail::needed_nodes(graph, {.fetches = tensors, .operations = operations, .feeds = {}, .fed = {}});
+  NodeGradients gradients;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (!needed[i] || !detail::has_own_gradient(graph.node(i).op())) continue;
+    std::optional<detail::NodeGradient> gradient = detail::gradient_function(graph.node(i));
+    if (!gradient) continue;
+    tensors.append(gradient->others.begin(), gradient->others.end());
+    gradients.emplace(&graph.node(i), std::move(*gradient));
+  }
+  return gradients;
+}
+
+void pass_on_inputs(GraphDef& file, const detail::GraphState& graph, const NodeGradients& gradients) {
   for (NodeDef& def : file.nodes) {
     const detail::Node* node = graph.find(def.name);
-    if (!node || !detail::has_registered_gradient(node->op())) continue;
+    if (!node || !detail::has_own_gradient(node->op())) continue;
+    const auto found = gradients.find(node);
     std::vector<std::string> inputs;
     ListDef types;
-    for (const Tensor& each : node->inputs()) {
+    for (const Tensor& each : found == gradients.end() ? node->inputs() : all_inputs(*node, found->second)) {
       inputs.push_back(endpoint_name(each));
       types.types.push_back(code_of(each.dtype()));
     }
@@ -64,14 +88,14 @@ void pass_on_inputs(GraphDef& file, const detail::GraphState& graph) {
   }
 }
 
-void add_gradients(ObjectGraph::SignatureObject& signature, const detail::GraphState& graph) {
+void add_gradients(ObjectGraph::SignatureObject& signature, const detail::GraphState& graph,
+                   const NodeGradients& gradients) {
   const std::vector<std::string> arguments = argument_names(signature.function);
   for (const NodeDef*& def : signature.function.nodes) {
     const detail::Node* node = graph.find(def->name);
-    if (!node || !detail::has_registered_gradient(node->op())) continue;
-    const std::optional<detail::GraphFunction> function = detail::gradient_function(*node);
-    if (!function) continue;
-    ObjectGraph::GradientObject gradient = gradient_object(*node, *function);
+    const auto found = node ? gradients.find(node) : gradients.end();
+    if (found == gradients.end()) continue;
+    ObjectGraph::GradientObject gradient = gradient_object(*node, found->second);
     gradient.function.name = detail::join(signature.function.name, "_gradient_", signature.gradients.size());
     gradient.type = "CustomGradient-" + gradient.function.name;
     gradient.node = def->name;

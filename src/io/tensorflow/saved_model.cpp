@@ -229,7 +229,7 @@ constexpr std::string_view function_prefix = "__inference_tapestry_";
 /// The objects of a model: its Variables, and a function for each signature, which has a copy of the nodes.
 io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& part,
                            const std::vector<Variable>& variables, const std::vector<Saver::Part>& saved,
-                           const detail::GraphState& graph) {
+                           const detail::GraphState& graph, const io::NodeGradients& gradients) {
   io::ObjectGraph objects;
   std::set<std::string, std::less<>> all_handles;
   for (const Saver::Part& each : saved) all_handles.insert(each.variable);
@@ -256,7 +256,7 @@ io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& par
       function.inputs.push_back({each.name, each.name, each.type, each.shape, true});
       object.variables.push_back(i);
     }
-    io::add_gradients(object, graph);
+    io::add_gradients(object, graph, gradients);
     objects.signatures.push_back(std::move(object));
   }
   return objects;
@@ -306,8 +306,9 @@ void save(const std::string& folder, const Model& model, Where where) {
         for (const auto& [key, tensor] : *list) ends.push_back(tensor);
     std::vector<detail::Node*> operations;
     if (extras.initializer) operations.push_back(extras.initializer);
+    const io::NodeGradients gradients = io::gradients_to_write(*graph.state(), ends, operations);
     io::GraphDef file = io::export_part(*graph.state(), {}, ends, operations);
-    io::pass_on_inputs(file, *graph.state());
+    io::pass_on_inputs(file, *graph.state(), gradients);
     io::GraphDef part = part_for(signatures, file, extras.initializer ? extras.initializer->name() : "");
     std::map<std::string_view, io::TypeCode> handles;
     for (const io::NodeDef& node : part.nodes)
@@ -327,7 +328,7 @@ void save(const std::string& folder, const Model& model, Where where) {
     std::string checkpoint_objects;
     // A table is no object that we could describe. With one, the model is one of TensorFlow 1.
     if (!extras.initializer) {
-      const io::ObjectGraph objects = objects_of(signatures, part, variables, saved, *graph.state());
+      const io::ObjectGraph objects = objects_of(signatures, part, variables, saved, *graph.state(), gradients);
       parts.objects = io::encode_objects(objects);
       checkpoint_objects = io::encode_checkpoint_objects(objects);
       part.library = io::without_functions(part.library, function_prefix);
