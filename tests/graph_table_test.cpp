@@ -145,6 +145,44 @@ TEST_CASE("placeholders of unknown rank give the same values and gradients, also
   CHECK(saved > 230);
 }
 
+TEST_CASE("along any axis of a tensor of unknown rank") {
+  using Along = Tensor (*)(const Tensor& x, std::int64_t axis);
+  const std::vector<Along> ops{
+      [](const Tensor& x, std::int64_t axis) { return softmax(x, axis); },
+      [](const Tensor& x, std::int64_t axis) { return log_softmax(x, axis); },
+      [](const Tensor& x, std::int64_t axis) { return sort(x, axis); },
+      [](const Tensor& x, std::int64_t axis) { return sort(x, axis, Direction::descending); },
+      [](const Tensor& x, std::int64_t axis) { return take_along_axis(x, argsort(x, axis), axis); },
+  };
+  for (std::size_t op = 0; op < ops.size(); ++op)
+    for (const std::int64_t axis : {0, 1, -1, -2}) {
+      CAPTURE(op);
+      CAPTURE(axis);
+      const auto f = [&](const Tensor& x) { return ops[op](x, axis) * x; };
+      Graph graph;
+      Tensor x, y, slope;
+      {
+        const auto scope = graph.as_default();
+        x = placeholder(float32);
+        y = f(x);
+        slope = gradients(reduce_sum(square(y)), {x})[0];
+      }
+      for (const Shape& shape : {Shape{3, 4}, {2, 3, 4}, {1, 1}}) {
+        const Tensor value = reshape(sin(linspace(1, 9, shape.num_elements(), {.dtype = float32})), shape);
+        GradientTape tape;
+        tape.watch(value);
+        const Tensor expected = f(value);
+        CHECK(same_bits(Session(graph).run(y, {{x, value}}), expected));
+        CHECK(same_bits(Session(graph).run(slope, {{x, value}}), tape.gradient(reduce_sum(square(expected)), value)));
+        CHECK(same_bits(trace(f, {spec(float32, Shape::unknown_rank())})(value), expected));
+      }
+      CHECK_THROWS_AS(Session(graph).run(y, {{x, 1.0F}}), InvalidArgumentError);
+      if (axis == -1) continue;
+      const std::string refused = message_of<UnimplementedError>([&] { (void)graph.as_graph_def(); });
+      CHECK(refused.find("depends on a rank that is not known yet") != std::string::npos);
+    }
+}
+
 /// A loss of a graph whose placeholders x [2,3], y [2,3] and the classes k [2] have no shapes.
 struct Program {
   const char* name;

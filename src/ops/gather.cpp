@@ -264,6 +264,7 @@ TAPESTRY_OP(top_k_op){{
                         call.output(1));
         },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      if (call.attrs().find("redo")) rank_of(call.input(0));  // throws: the gradient waits for the rank, too
       return {g[0] ? put_along_axis(call.output(1), g[0], call.input(0), -1) : Tensor()};
     },
     .needs = {0, 2},
@@ -274,6 +275,15 @@ TAPESTRY_OP(top_k_op){{
 /// All elements in order along an axis, and their former positions.
 TopK sorted(const In& x, std::int64_t axis, Direction direction) {
   return blaming("Sort", x.where(), [&]() -> TopK {
+    if (axis != -1 && !x->shape().has_rank()) {
+      const auto redo = [axis, direction](const Tensors& known) -> Tensors {
+        const TopK found = sorted(known[0], axis, direction);
+        return {found.values, found.indices};
+      };
+      const Attrs attrs{{"largest", direction == Direction::descending}};
+      const Tensors later = apply_all(top_k_op, {x.tensor()}, with_redo(attrs, redo), {}, x.where());
+      return {later[0], later[1]};
+    }
     Ints swap;
     bool inner = axis == -1 && !x->shape().has_rank();
     if (!inner) {

@@ -78,11 +78,17 @@ TAPESTRY_OP(log_softmax_grad_op){{
     .batch = batch_in_front,
 }};
 
+/// Throws where a rank decides along which axis it goes: the gradient waits for the rank, too.
+void require_last_axis(const Call& call) {
+  if (call.attrs().find("redo")) rank_of(call.input(0));
+}
+
 TAPESTRY_OP(softmax_op){{
     .name = "Softmax",
     .infer = infer_softmax,
     .forward = run_softmax<false>,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      require_last_axis(call);
       return {apply(softmax_grad_op, {call.output(), g})};
     },
     .promotion = floating_type,
@@ -96,6 +102,7 @@ TAPESTRY_OP(log_softmax_op){{
     .infer = infer_softmax,
     .forward = run_softmax<true>,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      require_last_axis(call);
       return {apply(log_softmax_grad_op, {call.output(), g})};
     },
     .promotion = floating_type,
@@ -107,6 +114,10 @@ TAPESTRY_OP(log_softmax_op){{
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
   if (axis == -1) return apply(op, {x}, {}, name);
+  if (!x->shape().has_rank()) {
+    const auto redo = [&op, axis](const Tensors& known) -> Tensors { return {along_axis(op, known[0], axis, {})}; };
+    return apply(op, {x}, with_redo({}, redo), name);
+  }
   return blaming(op.name, x.where(), [&] {
     const int rank = rank_of(x);
     if (rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);

@@ -74,6 +74,7 @@ class NodesWriter {
     for (const Tensor& each : node.outputs())
       if (each.dtype() == DType::unknown) writer.refuse("its dtype is not known yet");
     if (detail::awaited_values(node)) writer.refuse("it waits for a shape that the graph computes");
+    if (node.attrs().find("redo") && &op != &ops::matmul) writer.refuse("it depends on a rank that is not known yet");
     if (&op == &placeholder_op) throw never_fed(node.name());
     if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
     if (&op == &read_variable_op) return write_variable(node);

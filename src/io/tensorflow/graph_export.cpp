@@ -27,6 +27,7 @@
 #include "io/tensorflow/rule_writer.hpp"
 #include "io/tensorflow/update_writer.hpp"
 #include "io/tensorflow/updates.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -339,6 +340,8 @@ class Exporter {
     if (&op == &symbolic_gradient_op())
       refuse(node,
              "this gradient depends on a rank that is not known yet; give the placeholders it depends on a shape");
+    if (node.attrs().find("redo") && &op != &ops::matmul)
+      refuse(node, "what it does depends on a rank that is not known yet; give the placeholders it depends on a shape");
     const OpRule* rule = rule_of(node.type());
     // An op whose attributes no hint can tell, such as tensors.
     if (!rule && op.composition) return write_replay(writer);
