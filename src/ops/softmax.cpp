@@ -114,11 +114,11 @@ TAPESTRY_OP(log_softmax_op){{
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
   if (axis == -1) return apply(op, {x}, {}, name);
-  if (!x->shape().has_rank()) {
-    const auto redo = [&op, axis](const Tensors& known) -> Tensors { return {along_axis(op, known[0], axis, {})}; };
-    return apply(op, {x}, with_redo({}, redo), name);
-  }
   return blaming(op.name, x.where(), [&] {
+    if (!x->shape().has_rank()) {
+      const auto redo = [&op, axis](const Tensors& known) -> Tensors { return {along_axis(op, known[0], axis, {})}; };
+      return apply(op, {x}, with_redo({}, redo), name);
+    }
     const int rank = rank_of(x);
     if (rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
     Ints exchange;
