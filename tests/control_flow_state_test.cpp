@@ -87,4 +87,34 @@ TEST_CASE("loops in loops that change a Variable are traced a number of times th
   check_same(v.value(), after);
 }
 
+TEST_CASE("a gradient does not run again what a constant of a branch or of a loop waits for") {
+  const Variable count(0.0F, {.name = "count", .trainable = false});
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {}), chosen = placeholder(boolean, {});
+  const auto cube = [&](const Tensor& h) {
+    const auto after = control_dependencies({count.assign_add(1.0F).op(), identity(chosen).op()});
+    return h * h * constant(3.0F);
+  };
+  const Tensor branch = cond(
+      chosen, [&] { return cube(x); }, [&] { return sin(x); });
+  const Tensor loop = std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
+                                             [&](const Tensor& i, const Tensor& s) {
+                                               return std::tuple{i + 1, cube(s)};
+                                             },
+                                             std::tuple{0, x}));
+  const Tensor of_branch = gradients({branch}, {x})[0], of_loop = gradients({loop}, {x})[0], counted = count.value();
+  const Session session(graph);
+  session.run(global_variables_initializer());
+  const auto slope = [&](const Tensor& of) { return session.run(of, {{x, 0.5F}, {chosen, true}}).item<float>(); };
+  for (int i = 1; i <= 3; ++i) {
+    CHECK(slope(of_branch) == 3.0F);
+    CHECK(session.run(counted).item<float>() == static_cast<float>(i));
+  }
+  for (int i = 1; i <= 3; ++i) {
+    CHECK(slope(of_loop) == 136.6875F);
+    CHECK(session.run(counted).item<float>() == static_cast<float>(3 + 3 * i));
+  }
+}
+
 }  // namespace control_flow_state_test

@@ -91,7 +91,9 @@ FunctionGradient::Needs FunctionGradient::needs_of(const Tensors& results,
       continue;
     }
     const bool is_free = &node.op() == &const_op || &node.op() == &placeholder_op || &node.op() == &var_handle_op;
-    if (node.index < forward_ && !is_free && !recompute(node)) {
+    // A forward node must not make what it waits for run a second time, which may change Variables.
+    const bool waits = !node.control_inputs.empty();
+    if (node.index < forward_ && (waits || (!is_free && !recompute(node)))) {
       if (find_in(needs.residuals, tensor) == npos) needs.residuals.push_back(tensor);
       continue;
     }
