@@ -372,9 +372,14 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors
   auto backward = [=, variables = std::move(found.variables), reads = std::move(found.reads),
                    changes = found.changes.size()](std::size_t result, const Tensors& all) -> Tensors {
     const Tensor& g = all.back();
-    Tensors from(all.begin(), all.begin() + sources);
-    for (Tensor& source : from)
-      if (source.is_symbolic()) source = apply_all(optimization_barrier_op, {source, g}, {}, {}, where)[0];
+    // A tensor that occurs more than once is one source here, too, so that its gradients are summed in the same order.
+    Tensors from;
+    for (const Tensor* source = all.begin(); source != all.begin() + sources; ++source) {
+      const auto known = std::find_if(all.begin(), source, [&](const Tensor& earlier) { return earlier.is(*source); });
+      from.push_back(known != source         ? from[known - all.begin()]
+                     : source->is_symbolic() ? apply_all(optimization_barrier_op, {*source, g}, {}, {}, where)[0]
+                                             : *source);
+    }
     const Tensor* const drawn = all.begin() + sources + changes;
     const Surroundings before{.variables = variables,
                               .values = Tensors(from.begin() + arguments, from.end()),
