@@ -161,6 +161,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::unordered_set<std::int64_t> absorbed;        ///< tensors, by id, whose values became attributes when it was read
   std::unordered_set<const Node*> initializes_all;  ///< made by `global_variables_initializer`
   Captures* captures = nullptr;                     ///< while a function is traced into this graph
+  bool of_examples = false;                         ///< whether the function is that of a vmap
   /// What stands, in the graph of a traced function, for tensors of the surroundings, by their ids: the gradient of a
   /// `recompute` in it uses them again.
   std::unordered_map<std::int64_t, Tensor> stand_ins{};

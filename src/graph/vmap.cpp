@@ -174,7 +174,7 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
     specs.push_back(spec);
   }
   FunctionTracer tracer(inputs, where);
-  const GraphFunction traced = tracer.trace({{"example", function, specs, "example", true}})[0];
+  const GraphFunction traced = tracer.trace({{"example", function, specs, "example", true, true}})[0];
   if (!tracer.changed().empty())
     throw UnimplementedError(
         join("The function changes the Variable '", tracer.changed()[0].name(), "', which all examples share"));

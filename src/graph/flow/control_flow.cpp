@@ -1,6 +1,7 @@
 #include "tapestry/control_flow.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include "dispatch/recorder.hpp"
 #include "graph/flow/flow_ops.hpp"
@@ -27,6 +28,17 @@ Tensors separate(Tensors results) {
 Specs specs_of(const Tensors& tensors) {
   Specs specs;
   for (const Tensor& each : tensors) specs.push_back(each.spec());
+  return specs;
+}
+
+/// Of what the body of a loop over sequences is given.
+Specs specs_of(const Tensors& carried, const Tensors& sequences) {
+  Specs specs = specs_of(carried);
+  for (const Tensor& each : sequences) {
+    Spec element = each.spec();
+    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+    specs.push_back(element);
+  }
   return specs;
 }
 
@@ -69,6 +81,21 @@ void check_options(const Tensors& variables, const WhileOptions& options) {
           join("The shape invariant specified for variable ", i,
                " is not compatible with the initial shape of the loop variable. It enters the loop with shape ",
                variables[i].shape(), ", but the specified shape invariant is ", shapes[i], "."));
+}
+
+/// Whether these functions, of a branch or loop whose choices are known, draw random numbers in the function that a
+/// vmap traces. Executed there they would draw for all examples at once, op by op; where a trace does not know the
+/// choices, they draw for one example after the other. So that the numbers are the same, what draws becomes a node in
+/// any case. What cannot be traced runs as it would outside of the vmap.
+bool draw_for_examples(const std::vector<TracedFunction>& functions, Where where) {
+  if (!open_sink() || !scopes().graph || !scopes().graph->of_examples) return false;
+  try {
+    FunctionTracer tracer({}, where);
+    tracer.trace(functions);
+    return tracer.draws();
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
@@ -151,13 +178,8 @@ void require_count(std::size_t taken, std::size_t given) {
 
 Tensors scan_symbolically(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
                           const ScanForm& form, Where where) {
-  Specs specs = specs_of(carried);
+  Specs specs = specs_of(carried, sequences);
   for (std::size_t i = 0; i < form.varying.size(); ++i) specs[form.varying[i]].shape = form.shapes[i];
-  for (const Tensor& each : sequences) {
-    Spec element = each.spec();
-    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
-    specs.push_back(element);
-  }
   Tensors all = carried;
   all.append(sequences.begin(), sequences.end());
   FunctionTracer tracer(all, where);
@@ -182,16 +204,16 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
     if (!is_condition) require_scalar("The index", selector, where);
     if (!is_condition && !is_integer(selector.dtype()) && selector.dtype() != DType::unknown)
       throw InvalidArgumentError(join("The index must be a whole number, not ", to_string(selector.dtype())));
-    if (!selector.is_symbolic()) {
+    std::vector<TracedFunction> list;
+    for (std::size_t i = 0; i < branches.size(); ++i)
+      list.push_back({is_condition ? (i == 0 ? "then" : "else") : join("branch_", i), branches[i], {}, {}});
+    if (!selector.is_symbolic() && !draw_for_examples(list, where)) {
       const auto last = static_cast<std::int64_t>(branches.size()) - 1;
       const std::int64_t index = is_condition ? !selector.item<bool>() : selector.item<std::int64_t>();
       return separate(branches[index < 0 || index > last ? last : index]({}));
     }
     selector = selector.cast(is_condition ? boolean : int32, where);
     FunctionTracer tracer({selector}, where);
-    std::vector<TracedFunction> list;
-    for (std::size_t i = 0; i < branches.size(); ++i)
-      list.push_back({is_condition ? (i == 0 ? "then" : "else") : join("branch_", i), branches[i], {}, {}});
     std::vector<GraphFunction> functions = tracer.trace(list);
     for (const GraphFunction& each : functions)
       if (each.outputs.size() != functions[0].outputs.size())
@@ -214,6 +236,12 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
     check_options(variables, options);
     const std::int64_t maximum = options.maximum_iterations.value_or(-1);
     Tensors current = separate(variables);
+    const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors { return {condition(values)}; };
+    const Specs specs = specs_of(current);
+    const std::vector<TracedFunction> functions{{"body", body, specs, "variable"},
+                                                {"cond", flat_condition, specs, "variable"}};
+    if (!any_symbolic(current) && draw_for_examples(functions, where))
+      return symbolic_while(condition, body, current, options, maximum, where);
     for (std::int64_t i = 0;; ++i) {
       const auto rest = [&] { return maximum < 0 ? maximum : maximum - i; };
       if (any_symbolic(current)) return symbolic_while(condition, body, current, options, rest(), where);
@@ -233,7 +261,8 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
                   const SequenceOptions& options, Where where) {
   return detail::locating(carried.empty() ? "map" : "scan", where, [&]() -> Tensors {
     check_sequences(sequences);
-    if (any_symbolic(carried) || any_symbolic(sequences)) {
+    const std::vector<TracedFunction> functions{{"body", body, specs_of(carried, sequences), "element"}};
+    if (any_symbolic(carried) || any_symbolic(sequences) || draw_for_examples(functions, where)) {
       const FlatFunction checked = [&](const Tensors& values) -> Tensors {
         Tensors results = body(values);
         require_alike({values.begin(), values.begin() + carried.size()},

@@ -187,6 +187,7 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
   for (const Spec& spec : function.inputs)
     traced.inputs.push_back(placeholder(spec.dtype, spec.shape, function.input_name, where_));
   graph.captures = &captures;
+  graph.of_examples = function.of_examples;
   try {
     for (const Tensor& output : function.function(traced.inputs)) {
       if (!output && !function.may_lack_outputs)

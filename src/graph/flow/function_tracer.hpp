@@ -16,6 +16,7 @@ struct TracedFunction {
   Specs inputs;
   std::string input_name;         ///< the placeholders are "input_name", "input_name_1", ...
   bool may_lack_outputs = false;  ///< whether an empty Tensor stands for an output that the function does not give
+  bool of_examples = false;       ///< whether a vmap applies its nodes to all examples
 };
 
 /// The Variables that the functions of a flow op change, and by function the same for the ops in it, in the order in
@@ -43,6 +44,7 @@ class FunctionTracer {
   const std::vector<Captures::Capture>& captured() const { return operands_; }
   /// Whether a function changes Variables or draws random numbers.
   bool is_stateful() const { return !changed_.empty() || draws_; }
+  bool draws() const { return draws_; }
   /// The Variables that the functions change.
   const std::vector<Variable>& changed() const { return changed_; }
   /// The attributes that tell of the functions and of their state.
