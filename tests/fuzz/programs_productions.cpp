@@ -377,8 +377,9 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
   const bool by_graph =
       m.place() == Machine::Place::graph && step.numbers[1] != 0 &&
       std::all_of(sources.begin(), sources.end(), [](const Tensor& source) { return source.is_symbolic(); });
-  // Where the first operand has another shape than the value, it is refused as the value's gradient.
-  const Tensor seed = is_seeded              ? x[0].cast(value.dtype())
+  // Where the first operand has another shape than the value, it is refused as the value's gradient. Sums of a gradient
+  // add up in the order of its memory, which a graph need not keep.
+  const Tensor seed = is_seeded              ? x[0].contiguous().cast(value.dtype())
                       : step.numbers[2] == 1 ? reduce_mean(x[0].contiguous()).cast(value.dtype()) + ones_like(value)
                                              : Tensor();
   const GradientOptions options{.output_gradients = seed, .unconnected = Unconnected::zero, .stop_gradients = sources};
