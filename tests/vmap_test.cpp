@@ -473,7 +473,20 @@ TEST_CASE("custom_gradient and recompute") {
     }
     check_same(found[1], of_w, 1e-14);
   };
+  const auto constant_value = custom_gradient([](const Tensor& a, const Tensor& b) {
+    return CustomGradient{ones({3}, {.dtype = float64}), [=](const Tensor& g) -> Tensors {
+                            return {g * b, 3.0 * g * a};
+                          }};
+  });
   check(custom);
+  check(constant_value);
+  // In a trace the function of the examples is another graph, which ends with the vmap.
+  const auto of_shared = [&](const Tensor& v, const Tensor& p) {
+    return grad([&](const Tensor& q) {
+      return reduce_sum(vmap([&](const Tensor& row) { return row + constant_value(q, q * 2.0); })(v));
+    })(p);
+  };
+  check_same(trace(of_shared, {spec(float64, {4, 3}), spec(float64, {3})})(x, w), of_shared(x, w), 1e-14);
   check(again);
 }
 

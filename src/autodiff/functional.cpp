@@ -273,7 +273,11 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
     throw InvalidArgumentError(result.value ? "custom_gradient: there is no function that computes the gradient"
                                             : "custom_gradient: the value is an empty Tensor",
                                where);
-  auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
+  // A value that no argument decides belongs to no graph, but its gradient may use them.
+  auto graph = sink_of(result.value);
+  for (const Tensor& each : inputs)
+    if (!graph && each.is_symbolic()) graph = sink_of(each);
+  auto gradient = [f, backward = result.gradient, graph](const Tensors& all) -> Tensors {
     // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, which is made once
     // the ranks are known. There f runs again.
     Tensors gradients;

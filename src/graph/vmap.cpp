@@ -68,6 +68,8 @@ class Batcher {
   }
 
   static bool reads_shapes_only(const Node& node, const std::vector<bool>& has_batch) {
+    // A gradient of the user's own reads them.
+    if (node.attrs().find("function")) return false;
     for (std::size_t i = 0; i < has_batch.size(); ++i)
       if (has_batch[i] && (node.op().shape_inputs >> std::min<std::size_t>(i, 31) & 1) == 0) return false;
     return node.op().outputs != 0;
