@@ -226,6 +226,34 @@ TEST_CASE("what a branch or a loop recomputes, and gradients of its own, use ten
     CHECK(same_bits(trace(f, {spec(float64, {rows, 2}), spec(float64, {2, 2})})(x, w), f(x, w)));
 }
 
+TEST_CASE("a loop on known values asks a condition that draws, or changes a Variable, as often in a trace as eagerly") {
+  Variable calls(0.0);
+  const auto limit = [](const Tensor& v) { return v + 1.0; };
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>> conditions{
+      {"draws", [](const Tensor& v) { return random::uniform({}, {.dtype = float64}) * v < 3.0; }},
+      {"changes a Variable", [&](const Tensor& v) { return calls.assign_add(1.0) * v < 20.0; }}};
+  for (const auto& each : conditions) {
+    CAPTURE(each.first);
+    const auto f = [&](const Tensor& x) {
+      const Tensor y = while_loop(each.second, limit, tensor(1.0));
+      return std::tuple{y * 1.0, x + random::uniform({}, {.dtype = float64})};
+    };
+    const auto traced = trace(f, {spec(float64, {})});
+    for (const unsigned seed : {1U, 2U, 5U}) {
+      random::seed(seed);
+      calls.assign(0.0);
+      const auto expected = f(tensor(0.0));
+      const Tensor count = calls.value();
+      random::seed(seed);
+      calls.assign(0.0);
+      const auto found = traced(tensor(0.0));
+      check_same(std::get<0>(found), std::get<0>(expected));
+      check_same(std::get<1>(found), std::get<1>(expected));
+      check_same(calls.value(), count);
+    }
+  }
+}
+
 TEST_CASE("branches of switch_case return what those of cond return") {
   const Variable v(0, {.name = "v"});
   const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {

@@ -83,19 +83,23 @@ void check_options(const Tensors& variables, const WhileOptions& options) {
                variables[i].shape(), ", but the specified shape invariant is ", shapes[i], "."));
 }
 
-/// Whether these functions, of a branch or loop whose choices are known, draw random numbers in the function that a
-/// vmap traces. Executed there they would draw for all examples at once, op by op; where a trace does not know the
-/// choices, they draw for one example after the other. So that the numbers are the same, what draws becomes a node in
-/// any case. What cannot be traced runs as it would outside of the vmap.
-bool draw_for_examples(const std::vector<TracedFunction>& functions, Where where) {
-  if (!open_sink() || !scopes().graph || !scopes().graph->of_examples) return false;
+/// Whether one of these functions draws random numbers or changes Variables. What cannot be traced is held for one that
+/// does not.
+bool have_effects(const std::vector<TracedFunction>& functions, Where where) {
   try {
     FunctionTracer tracer({}, where);
     tracer.trace(functions);
-    return tracer.draws();
+    return tracer.is_stateful();
   } catch (const std::exception&) {
     return false;
   }
+}
+
+/// Whether these functions, of a branch or loop whose choices are known, have effects in the function that a vmap
+/// traces. Executed there they would draw for all examples at once, op by op; where a trace does not know the choices,
+/// they draw for one example after the other. So that the numbers are the same, what draws becomes a node in any case.
+bool draw_for_examples(const std::vector<TracedFunction>& functions, Where where) {
+  return open_sink() && bool(scopes().graph) && scopes().graph->of_examples && have_effects(functions, where);
 }
 
 Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
@@ -238,9 +242,11 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
     Tensors current = separate(variables);
     const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors { return {condition(values)}; };
     const Specs specs = specs_of(current);
-    const std::vector<TracedFunction> functions{{"body", body, specs, "variable"},
-                                                {"cond", flat_condition, specs, "variable"}};
-    if (!any_symbolic(current) && draw_for_examples(functions, where))
+    const std::vector<TracedFunction> of_condition{{"cond", flat_condition, specs, "variable"}};
+    const std::vector<TracedFunction> of_body{{"body", body, specs, "variable"}};
+    // A trace would ask a condition that draws once for the first iteration, which is not known, and again in the loop.
+    if (!any_symbolic(current) && open_sink() &&
+        (have_effects(of_condition, where) || draw_for_examples(of_body, where)))
       return symbolic_while(condition, body, current, options, maximum, where);
     for (std::int64_t i = 0;; ++i) {
       const auto rest = [&] { return maximum < 0 ? maximum : maximum - i; };

@@ -44,7 +44,6 @@ class FunctionTracer {
   const std::vector<Captures::Capture>& captured() const { return operands_; }
   /// Whether a function changes Variables or draws random numbers.
   bool is_stateful() const { return !changed_.empty() || draws_; }
-  bool draws() const { return draws_; }
   /// The Variables that the functions change.
   const std::vector<Variable>& changed() const { return changed_; }
   /// The attributes that tell of the functions and of their state.
