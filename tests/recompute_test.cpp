@@ -177,6 +177,24 @@ TEST_CASE("a custom gradient of unknown dtype that draws random numbers is refus
         }).find("placeholder a shape") != std::string::npos);
 }
 
+TEST_CASE("a custom gradient that draws takes a gradient of known values where it is traced") {
+  const auto f = [](const Tensor& x) {
+    const Tensor known = tensor<double>({1.0, 2.0, 3.0});
+    GradientTape tape;
+    tape.watch(known);
+    const Tensor y = custom_gradient([](const Tensor& a) {
+      const Tensor drawn = random::uniform({3}, {.dtype = float64});
+      return CustomGradient{a + drawn, [drawn](const Tensor& g) -> Tensors { return {g * drawn}; }};
+    })(known);
+    return x + tape.gradient(y, known, {.output_gradients = tensor<double>({0.5, 1.5, 2.5})});
+  };
+  random::seed(4);
+  const Tensor expected = f(tensor<double>({1.0, 1.0, 1.0}));
+  const auto traced = trace(f, {spec(float64, {3})});
+  random::seed(4);
+  check_same(traced(tensor<double>({1.0, 1.0, 1.0})), expected);
+}
+
 TEST_CASE("loops and branches that draw random numbers are computed once in a graph, and have their own gradients") {
   const auto drawn_in_loop = [](const Tensor& start) {
     return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },

@@ -281,7 +281,7 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
     // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, which is made once
     // the ranks are known. There f runs again.
     Tensors gradients;
-    if (!graph || sink_of(all.back()) == graph) {
+    if (!graph || sink_of(all.back()) == graph || open_sink() == graph) {
       gradients = backward(all.back());
     } else {
       const NoEffects none;
