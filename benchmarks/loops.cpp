@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <vector>
 
 #include <sys/resource.h>
@@ -56,6 +57,40 @@ void measure_scalar_loop() {
     const double each = seconds([&] { traced(1.0f, iterations); }) / iterations;
     std::printf("scalar step, %d iterations: %.1f ns each, %ld kB more\n", iterations, each * 1e9,
                 (peak_memory() - before) / 1024);
+  }
+}
+
+/// Steps of other functions than sums and products.
+void measure_steps() {
+  struct Step {
+    const char* name;
+    std::function<Tensor(const Tensor& i, const Tensor& s)> f;
+  };
+  const Tensor table = tp::random::uniform({64});
+  const std::vector<Step> steps{
+      {"sin", [](const Tensor&, const Tensor& s) { return tp::sin(s) + 0.5; }},
+      {"power", [](const Tensor&, const Tensor& s) { return tp::power(s, 0.7) + 0.1; }},
+      {"mod", [](const Tensor&, const Tensor& s) { return tp::mod(s + 0.7, 1.0); }},
+      {"gather", [&](const Tensor& i, const Tensor& s) { return 0.5 * s + tp::gather(table, tp::mod(i, 64)); }},
+      {"where", [](const Tensor&, const Tensor& s) { return tp::where(s > 1.0, s * 0.5, s + 0.3); }},
+      {"cond",
+       [](const Tensor&, const Tensor& s) {
+         return tp::cond(
+             s > 1.0, [&] { return s * 0.5; }, [&] { return s + 0.3; });
+       }},
+      {"reduce_sum of 3",
+       [&](const Tensor&, const Tensor& s) { return tp::reduce_sum(table(tp::range(0, 3)) * s) * 0.3; }},
+  };
+  for (const Step& step : steps) {
+    const auto loop = [&](const Tensor& x, const Tensor& n) {
+      const auto body = [&](const Tensor& i, const Tensor& s) { return std::tuple{i + 1, step.f(i, s)}; };
+      return std::get<1>(tp::while_loop([&](const Tensor& i, const Tensor&) { return i < n; }, body, std::tuple{0, x}));
+    };
+    const auto traced = tp::trace(loop, {tp::spec(tp::float32, {}, "x"), tp::spec(tp::int32, {}, "n")});
+    constexpr int iterations = 1'000'000;
+    traced(1.0F, iterations);
+    const double each = seconds([&] { traced(1.0F, iterations); }) / iterations;
+    std::printf("step of %s: %.1f ns\n", step.name, each * 1e9);
   }
 }
 
@@ -137,6 +172,7 @@ void measure_planning() {
 int main() {
   tp::set_num_threads(1);
   measure_scalar_loop();
+  measure_steps();
   measure_lstm(16, 32, 64);
   measure_lstm(32, 128, 256);
   measure_planning();
