@@ -133,7 +133,7 @@ class GraphCall {
       if (parts.reverse) std::reverse(stacked[k].begin(), stacked[k].end());
       complete(stacked[k], parts.body.outputs[parts.carried + k].spec());
       const Tensor& output = node.output(parts.carried + k);
-      const Tensor sizes = parts.is_ragged_stack(k) ? fill_up(stacked[k], output.rank() - 1) : Tensor();
+      const Tensor sizes = parts.is_ragged_stack(k) ? fill_up(stacked[k], output) : Tensor();
       outputs.push_back(stacked[k].empty() ? no_elements(output) : stack(stacked[k]));
       if (sizes) outputs.push_back(sizes);
     }
@@ -142,29 +142,33 @@ class GraphCall {
 
   static Tensor element_of(const WhileParts& parts, const Tensors& inputs, std::size_t i, std::int64_t at) {
     const Tensor element = gather(inputs[i], at, 0);
-    const Tensor& expected = parts.body.inputs[i];
-    if (!parts.is_ragged_sequence(i - parts.carried) || !expected) return element;
+    if (!parts.is_ragged_sequence(i - parts.carried) || !parts.body.inputs[i]) return element;
     const Tensor sizes = on_host(gather(inputs[i + 1], at, 0));
     if (sizes.shape() != Shape{element.rank()})
       throw InvalidArgumentError(
           join("The sizes of the elements of ", inputs[i].shape(), " are ", inputs[i + 1].shape()));
     Ints kept;
     for (int axis = 0; axis < element.rank(); ++axis) {
-      const std::int64_t known = expected.shape().sizes()[axis];
+      const std::int64_t known = parts.size_of_element(i, element, axis);
       kept.push_back(known >= 0 ? known : sizes.data<std::int64_t>()[axis]);
     }
     return slice(element, Ints(kept.size()), kept);
   }
 
   /// Gives elements of different shapes zeros behind them, up to the largest. Returns their sizes.
-  static Tensor fill_up(std::vector<Tensor>& elements, std::int64_t rank) {
+  static Tensor fill_up(std::vector<Tensor>& elements, const Tensor& stacked) {
+    const int rank = elements.empty() ? std::max(stacked.shape().rank(), 1) - 1 : elements[0].rank();
     std::vector<std::int64_t> sizes;
     Ints largest(static_cast<std::size_t>(rank));
-    for (const Tensor& each : elements)
+    for (const Tensor& each : elements) {
+      if (each.rank() != rank)
+        throw InvalidArgumentError(join("The elements of '", stacked.name(), "' must have the same number of axes to ",
+                                        "be stacked: ", elements[0].shape(), " and ", each.shape()));
       for (std::size_t axis = 0; axis < largest.size(); ++axis) {
         sizes.push_back(each.shape().sizes()[axis]);
         largest[axis] = std::max(largest[axis], sizes.back());
       }
+    }
     for (Tensor& each : elements) {
       std::vector<Padding> paddings;
       for (std::size_t axis = 0; axis < largest.size(); ++axis)

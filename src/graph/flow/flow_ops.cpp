@@ -126,7 +126,8 @@ Specs infer_while(const Call& call) {
   }
   for (const std::int64_t stack : parts.ragged_stacks) {
     const std::size_t output = parts.carried + static_cast<std::size_t>(stack);
-    specs[output + 1] = {int64, {iterations, specs[output].shape.rank() - 1}};
+    const std::int64_t rank = specs[output].shape.has_rank() ? specs[output].shape.rank() - 1 : -1;
+    specs[output + 1] = {int64, {iterations, rank}};
   }
   return specs;
 }
@@ -229,6 +230,11 @@ bool has(const Ints& numbers, std::size_t number) {
 bool WhileParts::may_vary(std::size_t carried_value) const { return has(varying, carried_value); }
 bool WhileParts::is_ragged_stack(std::size_t stack) const { return has(ragged_stacks, stack); }
 bool WhileParts::is_ragged_sequence(std::size_t sequence) const { return has(ragged_sequences, sequence); }
+
+std::int64_t WhileParts::size_of_element(std::size_t input, const Tensor& element, int axis) const {
+  const Tensor& expected = body.inputs[input];
+  return expected.shape().rank() == element.rank() ? expected.shape().sizes()[axis] : -1;
+}
 
 Tensors WhileParts::varying_inputs() const {
   Tensors inputs;

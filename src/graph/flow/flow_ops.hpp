@@ -77,6 +77,8 @@ struct TAPESTRY_API WhileParts {
   /// Whether elements of a stacked output, or of a sequence, differ in shape. Both are counted from 0.
   bool is_ragged_stack(std::size_t stack) const;
   bool is_ragged_sequence(std::size_t sequence) const;
+  /// The size of a ragged sequence's elements along an axis as the body tells it; -1 where it does not.
+  std::int64_t size_of_element(std::size_t input, const Tensor& element, int axis) const;
   /// The inputs of the body whose shapes differ from iteration to iteration.
   Tensors varying_inputs() const;
 

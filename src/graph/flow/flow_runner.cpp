@@ -193,9 +193,8 @@ class LoopRunner final : public FlowRunner {
   /// The element of a sequence.
   Tensor element(const Tensors& inputs, const Tensors& sizes, std::size_t i, std::int64_t at) const {
     Tensor element = view_at(inputs[i], 0, at);
-    const Tensor& expected = parts_.body.inputs[i];
-    for (int axis = 0; bool(sizes[i]) && bool(expected) && axis < element.rank(); ++axis)
-      if (expected.shape().sizes()[axis] < 0) {
+    for (int axis = 0; bool(sizes[i]) && bool(parts_.body.inputs[i]) && axis < element.rank(); ++axis)
+      if (parts_.size_of_element(i, element, axis) < 0) {
         const std::int64_t size = sizes[i].data<std::int64_t>()[at * element.rank() + axis];
         if (size < 0 || size > element.shape().sizes()[axis])
           throw InvalidArgumentError(join("Element ", at, " of ", inputs[i].shape(), " is said to have the size ", size,

@@ -93,6 +93,9 @@ class LoopStack {
 
   /// Puts an element where the indices are smallest; those behind it are 0.
   void put_in_corner(std::int64_t index, const Tensor& value) {
+    if (bool(memory_) && value.rank() != element_.shape.rank())
+      throw InvalidArgumentError(join("The elements of '", name_, "' must have the same number of axes to be stacked: ",
+                                      element_.shape, " and ", value.shape()));
     const std::int64_t length = memory_ ? memory_.shape().sizes()[0] : 0;
     bool grows = !memory_;
     if (!memory_) largest_ = element_.shape = value.shape();
