@@ -230,8 +230,7 @@ class NoEffects final : public Recorder {
   bool replay(Call& call) override {
     throw UnimplementedError(
         "custom_gradient: a function that draws random numbers cannot run again, for arguments whose rank was not "
-        "known "
-        "when the graph was made, or for a file; give the placeholder a shape",
+        "known when the graph was made, or for a file; give the placeholder a shape",
         call.type(), call.where());
   }
   bool replay_change(const Variable& variable, Tensor&) override {
