@@ -509,4 +509,14 @@ TEST_CASE("a text as TensorFlow's Python writes it") {
   CHECK(Session(graph).run("e:0", {{"a:0", {1.0, 2.0}}}).to_vector<float>() == std::vector<float>{6, 12});
 }
 
+TEST_CASE("an axis that is broadcast to size 0 is one in the file, too, where other sizes are not known") {
+  const Graph graph;
+  {
+    const auto scope = graph.as_default();
+    broadcast_to(placeholder(float32, {-1, 1, -1}, "x"), {-1, 0, 3}, "y");
+  }
+  const Session session(Graph::from_graph_def(graph.as_graph_def()));
+  CHECK(session.run("y:0", {{"x:0", ones({2, 1, 1})}}).shape() == Shape{2, 0, 3});
+}
+
 }  // namespace tapestry::test::graphdef_test

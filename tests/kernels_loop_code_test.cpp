@@ -290,7 +290,7 @@ class Generator {
         Unary::negative, Unary::logical_not, Binary::less,     Binary::equal,       Unary::sigmoid, Ternary::select,
         Binary::divide,  Unary::abs,         Convert{},        Convert{},           Unary::floor,   Binary::minimum,
         Ternary::clip,   Unary::is_finite,   Unary::sin,       Binary::power,       Unary::asin,    Binary::floor_mod,
-        Unary::erf,      Binary::atan2,      Unary::sinc,      Binary::floor_divide};
+        Unary::erf,      Binary::atan2,      Unary::sinh,      Binary::floor_divide};
     const ElementFunction f = choices[below(std::size(choices))];
     if (f.index() == 0) {
       add(loop, f, {a}, static_cast<DType>(dtypes_and_halves[below(dtypes_and_halves.size())]));

@@ -168,7 +168,8 @@ void expand_size_like(NodeWriter& w) {
 void expand_broadcast_to(NodeWriter& w) {
   // -1 keeps the size of the input. So does a 1, as BroadcastArgs broadcasts it together with this size.
   Shape target = w.node().attr<Shape>("shape");
-  for (int i = 0; i < target.rank(); ++i) target.set(i, std::max<std::int64_t>(target.sizes()[i], 1));
+  for (int i = 0; i < target.rank(); ++i)
+    if (target.sizes()[i] < 0) target.set(i, 1);
   const Value shape = w.op("BroadcastArgs", {w.shape_of(w.in(0)), w.cast(w.ints("shape", target.to_vector()), int64)});
   w.result = {w.op("BroadcastTo", {w.in(0), shape}, {{"Tidx", code_of(int64)}})};
 }
