@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "flow_models.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace control_flow_test {
 
 using namespace tapestry;
+using test::counted;
 
 struct FlowProgram {
   std::string name;
@@ -17,14 +19,6 @@ struct FlowProgram {
 };
 
 inline Tensor below(const Tensor& i, const Tensor& n) { return less(i, n); }
-
-/// Applies f(number of the iteration, value) so many times to a value.
-inline Tensor counted(const Tensor& times, const Tensor& value,
-                      const std::function<Tensor(const Tensor&, const Tensor&)>& f) {
-  const auto body = [&](const Tensor& i, const Tensor& s) { return std::tuple{i + 1, f(i, s)}; };
-  return std::get<1>(
-      while_loop([&](const Tensor& i, const Tensor&) { return less(i, times); }, body, std::tuple{0, value}));
-}
 
 inline const std::vector<FlowProgram>& programs() {
   static const std::vector<FlowProgram> list{
@@ -238,16 +232,16 @@ inline const std::vector<FlowProgram>& programs() {
        }},
       {"random numbers in a loop in a loop, as often as the outer one has run",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
-         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
-           return counted(i, s, [&](const Tensor&, const Tensor& t) {
+         return counted(x, n, [&](const Tensor& i, const Tensor& s) {
+           return counted(s, i, [&](const Tensor&, const Tensor& t) {
              return sin(t * w) * random::normal({3}, {.dtype = float64});
            });
          });
        }},
       {"a Variable that a loop in a loop changes",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable& sum) {
-         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
-           return counted(3 - i, s, [&](const Tensor& j, const Tensor& t) {
+         return counted(x, n, [&](const Tensor& i, const Tensor& s) {
+           return counted(s, 3 - i, [&](const Tensor& j, const Tensor& t) {
              sum.assign_add(reduce_sum(t, {0}));
              return tanh(t * sum) * w + cast(i + j, float64);
            });
@@ -255,12 +249,12 @@ inline const std::vector<FlowProgram>& programs() {
        }},
       {"random numbers in a loop in a loop in a branch in a loop",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
-         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+         return counted(x, n, [&](const Tensor& i, const Tensor& s) {
            return cond(
                greater(i, 1),
                [&] {
-                 return counted(i, s, [&](const Tensor& j, const Tensor& t) {
-                   return counted(j, t * 0.5, [&](const Tensor&, const Tensor& u) {
+                 return counted(s, i, [&](const Tensor& j, const Tensor& t) {
+                   return counted(t * 0.5, j, [&](const Tensor&, const Tensor& u) {
                      return sin(u) * w + random::uniform({3}, {.dtype = float64}) * u;
                    });
                  });
@@ -270,7 +264,7 @@ inline const std::vector<FlowProgram>& programs() {
        }},
       {"a scan in a loop over rows that a condition chooses, with random numbers",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
-         return counted(n, x, [&](const Tensor& i, const Tensor& s) {
+         return counted(x, n, [&](const Tensor& i, const Tensor& s) {
            const Tensor number = reshape(cumsum(ones_like(reduce_sum(s, {1}))), {-1});
            const Tensor rows = boolean_mask(s, less_equal(number, cast(i, float64)));
            const Tensor drawn = dropout(rows, 0.5) * random::normal_like(rows);
