@@ -268,7 +268,9 @@ void run_gradient(Backend& backend, const Call& call) {
     outputs[4] = of_c_before;
     backend.program(program, inputs, outputs);
     std::swap(of_c, of_c_before);
-    for (std::int64_t gate = 0; gate < gates; ++gate) backend.copy(outputs[gate], of_gate(of_z_now, gate));
+    Tensors columns;
+    for (std::int64_t gate = 0; gate < gates; ++gate) columns.push_back(of_gate(of_z_now, gate));
+    backend.copy_each(Tensors(outputs.begin(), outputs.begin() + gates), columns);
     backend.gemm(of_z_now, weight, false, false, of_h0);
   }
 
