@@ -232,6 +232,34 @@ TEST_SUITE("CUDA device") {
     CHECK(distance(found, layer_norm(x, scale, offset)) <= tolerance(float64));
   }
 
+  TEST_CASE("batches are normalized, of any number of rows and channels, far from 0, too") {
+    for (const Shape& shape :
+         {Shape{2, 1}, {2, 40}, {7, 3}, {300, 1}, {1000, 16}, {2, 5, 13, 33}, {530, 40}, {3, 1500}})
+      for (const DType dtype : {float16, float32, float64}) {
+        INFO(shape, to_string(dtype));
+        const std::int64_t channels = shape.sizes().back();
+        const auto vector = [&](unsigned seed) { return numbers({channels}, 0.5, 2, seed).cast(dtype); };
+        const Tensor x = (numbers(shape, -1, 1, 7) + (dtype == float16 ? 10.0 : 100.0)).cast(dtype),
+                     g = numbers(shape, -1, 1, 8).cast(dtype);
+        const auto normalized = [](const Tensor& in, const Tensor& scale, const Tensor& offset, const Tensor& weight) {
+          GradientTape tape;
+          for (const Tensor& each : {in, scale, offset}) tape.watch(each);
+          const BatchNormTraining y = batch_norm_training(in, scale, offset);
+          Inputs results = tape.gradient(y.y, Inputs{in, scale, offset}, {.output_gradients = weight});
+          for (const Tensor& each : {y.y, y.mean, y.variance}) results.push_back(each);
+          return results;
+        };
+        // What float32 makes of these numbers is compared with float64's results: the CPU's own error is as large.
+        const DType exact = dtype == float16 ? float16 : float64;
+        const Inputs expected = normalized(x.cast(exact), vector(9).cast(exact), vector(10).cast(exact), g.cast(exact));
+        const Inputs found = normalized(x.to(gpu), vector(9).to(gpu), vector(10).to(gpu), g.to(gpu));
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          INFO("result ", i);
+          CHECK(distance(found[i].cast(exact), expected[i]) <= 4 * tolerance(dtype));
+        }
+      }
+  }
+
   TEST_CASE("second derivatives agree with the CPU") {
     const auto derivatives = [](const OpCase& row, const Inputs& inputs) {
       GradientTape outer;

@@ -85,6 +85,13 @@ class CudaBackend final : public Backend {
   void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,
                       const Tensor& dx, const Tensor& dscale, const Tensor& doffset) override;
 
+  // batch_normalize.cpp
+  void batch_normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                       const Tensor& mean, const Tensor& variance) override;
+  void batch_normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& variance,
+                            const Tensor& g, double epsilon, const Tensor& dx, const Tensor& dscale,
+                            const Tensor& doffset) override;
+
   // conv.cpp
   void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) override;
   void conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) override;

@@ -85,7 +85,7 @@ class Clique {
   std::string failure_;
 };
 
-int type_of(DType dtype) {
+int nccl_type(DType dtype) {
   switch (dtype) {
     case DType::boolean:  // of which minimum, maximum and product are those of 0 and 1
     case DType::uint8:
@@ -156,25 +156,26 @@ class NcclGroup final : public DeviceGroup {
 
   Work all_reduce(ReduceFunction f, const Tensor& x, const Tensor& y) override {
     return queue("ncclAllReduce", x, [&](Stream stream) {
-      return nccl().all_reduce(x.impl().data, y.impl().data, count(x), type_of(x.dtype()), op_of(f), comm_, stream);
+      return nccl().all_reduce(x.impl().data, y.impl().data, count(x), nccl_type(x.dtype()), op_of(f), comm_, stream);
     });
   }
 
   Work reduce_scatter(ReduceFunction f, const Tensor& x, const Tensor& y) override {
     return queue("ncclReduceScatter", x, [&](Stream stream) {
-      return nccl().reduce_scatter(x.impl().data, y.impl().data, count(y), type_of(x.dtype()), op_of(f), comm_, stream);
+      return nccl().reduce_scatter(x.impl().data, y.impl().data, count(y), nccl_type(x.dtype()), op_of(f), comm_,
+                                   stream);
     });
   }
 
   Work all_gather(const Tensor& x, const Tensor& y) override {
     return queue("ncclAllGather", x, [&](Stream stream) {
-      return nccl().all_gather(x.impl().data, y.impl().data, count(x), type_of(x.dtype()), comm_, stream);
+      return nccl().all_gather(x.impl().data, y.impl().data, count(x), nccl_type(x.dtype()), comm_, stream);
     });
   }
 
   Work broadcast(int root, const Tensor& x, const Tensor& y) override {
     return queue("ncclBroadcast", x, [&](Stream stream) {
-      return nccl().broadcast(x.impl().data, y.impl().data, count(x), type_of(x.dtype()), root, comm_, stream);
+      return nccl().broadcast(x.impl().data, y.impl().data, count(x), nccl_type(x.dtype()), root, comm_, stream);
     });
   }
 
