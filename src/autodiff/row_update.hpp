@@ -5,9 +5,8 @@
 
 namespace tapestry {
 
-/// The rows of a row-sparse gradient for `variable`, each once, in the order of their first occurrence; equal indices
-/// are summed. The indices are int64. Throws InvalidArgumentError for an index outside the Variable's rows, in the
-/// words of `gather`.
+/// The rows of a row-sparse gradient for `variable`, each once (Backend::sum_rows). Throws InvalidArgumentError for an
+/// index outside the Variable's rows, in the words of `gather`.
 IndexedSlices summed_rows(const IndexedSlices& slices, const Variable& variable);
 
 /// As `update_in_place`, but makes the step for some rows only, those of `summed_rows`. The other rows of the Variable

@@ -3,6 +3,9 @@
 
 #include "backend/backend.hpp"
 
+#include <unordered_map>
+
+#include "backend/place.hpp"
 #include "backend/program.hpp"
 #include "backend/views.hpp"
 #include "core/make_tensor.hpp"
@@ -22,6 +25,14 @@ Tensor Backend::contiguous_copy(const Tensor& x) {
 void Backend::run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) {
   for (std::int64_t i = 0; i < count; ++i) task(i);
 }
+
+namespace {
+constinit thread_local LateChecks* late_checks = nullptr;
+}
+
+LateChecks::LateChecks(bool variables_change) : variables_change_(variables_change) { late_checks = this; }
+LateChecks::~LateChecks() { late_checks = nullptr; }
+LateChecks* LateChecks::current() { return late_checks; }
 
 std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
 
@@ -84,6 +95,35 @@ Tensor reciprocal_deviation(Backend& backend, const Tensor& variance, double eps
   backend.binary(Binary::add, variance, scalar(backend, epsilon, variance.dtype(), variance.device()), 0, sum);
   backend.unary(Unary::rsqrt, sum, 0, rstd);
   return rstd;
+}
+
+/// Throws InvalidArgumentError unless the labels are in [0, classes). They are few, so they are read on the host.
+void check_labels(const Tensor& labels, std::int64_t classes) {
+  const Tensor host = detail::on_host(labels);
+  const void* values = host.impl().data;
+  for (std::int64_t i = 0; i < host.size(); ++i) {
+    const std::int64_t label = host.dtype() == int64 ? static_cast<const std::int64_t*>(values)[i]
+                                                     : static_cast<const std::int32_t*>(values)[i];
+    if (label < 0 || label >= classes) throw InvalidArgumentError(label_out_of_range(label, classes));
+  }
+}
+
+void compose_sparse_softmax_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& labels,
+                                          const Tensor& loss, const Tensor& backprop) {
+  const int axis = logits.rank() - 1;
+  check_labels(labels, logits.shape().sizes()[axis]);
+  Shape column = labels.shape();
+  column.push_back(1);
+  const Tensor positions = view_as(backend.contiguous(labels), column);
+
+  const Tensor log_p = uninitialized_like(backprop), picked = uninitialized_like(loss),
+               minus_one_hot = uninitialized_like(backprop);
+  backend.softmax(logits, true, log_p);
+  backend.take_along(log_p, positions, axis, view_as(picked, column));
+  backend.unary(Unary::negative, picked, 0, loss);
+  const Tensor minus_one = scalar(backend, -1, logits.dtype(), logits.device());
+  backend.put_along_add(positions, view_broadcast(minus_one, column), axis, minus_one_hot);
+  backend.softmax_grad(log_p, minus_one_hot, true, backprop);
 }
 
 void compose_batch_normalize(Backend& backend, const Tensor& x, const Tensor& scale, const Tensor& offset,
@@ -306,6 +346,14 @@ void Backend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor&
   wide.round();
 }
 
+void Backend::sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& loss,
+                                           const Tensor& backprop) {
+  if (!is_half(logits.dtype())) return compose_sparse_softmax_cross_entropy(*this, logits, labels, loss, backprop);
+  Widened wide(*this);
+  wide->sparse_softmax_cross_entropy(wide.read(logits), wide.read(labels), wide.write(loss), wide.write(backprop));
+  wide.round();
+}
+
 void Backend::batch_normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon,
                               const Tensor& y, const Tensor& mean, const Tensor& variance) {
   if (!is_half(x.dtype())) return compose_batch_normalize(*this, x, scale, offset, epsilon, y, mean, variance);
@@ -368,6 +416,39 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
     wide->binary(Binary::minimum, numbers, scalar(*this, last, float32, y.device()), 0, numbers);
   }
   wide.round();
+}
+
+namespace {
+
+Tensor on_device(const std::vector<std::int64_t>& numbers, Device device) {
+  const Tensor result = detail::make_tensor(int64, {std::ssize(numbers)}, device);
+  backend_of(device).copy_from_host(result.impl().data, numbers.data(), numbers.size() * sizeof(std::int64_t));
+  return result;
+}
+
+}  // namespace
+
+/// The rows come in the order in which their indices occur first.
+Backend::IndexedRows Backend::sum_rows(const IndexedRows& rows, std::int64_t size) {
+  const std::vector<std::int64_t> indices = rows.indices.to_vector<std::int64_t>();
+  std::unordered_map<std::int64_t, std::int64_t> places;
+  places.reserve(indices.size());
+  std::vector<std::int64_t> distinct, place_of;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] < 0 || indices[i] >= size)
+      throw InvalidArgumentError(detail::join("indices", place_in(rows.indices.shape(), static_cast<std::int64_t>(i)),
+                                              " = ", indices[i], " is not in [0, ", size, ")"));
+    const auto [found, is_new] = places.try_emplace(indices[i], std::ssize(distinct));
+    if (is_new) distinct.push_back(indices[i]);
+    place_of.push_back(found->second);
+  }
+  const Device device = rows.values.device();
+  if (distinct.size() == indices.size()) return {on_device(distinct, device), contiguous(rows.values)};
+  Shape shape = rows.values.shape();
+  shape.set(0, std::ssize(distinct));
+  const Tensor sums = detail::make_tensor(rows.values.dtype(), shape, device);
+  scatter_add(on_device(place_of, device), rows.values, 0, sums);
+  return {on_device(distinct, device), sums};
 }
 
 void Backend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {

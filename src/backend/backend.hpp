@@ -62,6 +62,31 @@ class TAPESTRY_API Recording {
   /// Queues the kernels behind the device's earlier work. The owner of the recording keeps the memory of inputs and
   /// outputs alive; the recording owns the kernels' workspaces.
   virtual void replay() = 0;
+  /// Whether a family that was recorded with LateChecks has refused a value in the last replay. Waits for the last such
+  /// family, and for nothing behind it.
+  virtual bool has_refused() { return false; }
+};
+
+/// While it lives, families that the calling thread records may check the integers that they are given without waiting
+/// for the device, which they could not do in a recording: a replay goes on with some valid integer instead of a
+/// refused one, and `Recording::has_refused` tells. To call the family again on the same integers throws its error.
+/// While Variables change, only `sum_rows` may check later, because it then gives no rows to change.
+class TAPESTRY_API LateChecks {
+ public:
+  explicit LateChecks(bool variables_change);
+  ~LateChecks();
+  LateChecks(const LateChecks&) = delete;
+  LateChecks& operator=(const LateChecks&) = delete;
+
+  /// The calling thread's; nullptr if it has none.
+  static LateChecks* current();
+  bool variables_change() const { return variables_change_; }
+  void note() { used_ = true; }
+  /// Whether a family has made use of it.
+  bool used() const { return used_; }
+
+ private:
+  bool variables_change_, used_ = false;
 };
 
 /// A kernel family throws this while it is recorded if a replay could not repeat its work: because it waits for the
@@ -227,10 +252,20 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) = 0;
   /// y = 0, then y[..., indices[j], ...] += updates[..., j, ...], in the order of j: the gradient of gather.
   virtual void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) = 0;
-  /// y[indices[j]] = rows[j] along the first axis. The indices (int32 or int64) are one-dimensional, within the axis,
-  /// and all different. y is changed in these rows only. By default a `copy` for each row.
+  /// Rows of a tensor, each with its index along the first axis.
+  struct IndexedRows {
+    Tensor indices, values;
+  };
+  /// The sums of the rows with the same index, added in their order, for each index once. The indices (int32 or int64)
+  /// are one-dimensional; those of the result are int64. A backend that knows their number only after a wait may give
+  /// as many rows as it gets, with the index -1 for those that stand for none: its `take_rows` and `put_rows` leave
+  /// them out. Throws InvalidArgumentError as `gather` from `size` rows does. By default the host finds the rows, and
+  /// `scatter_add` adds them up.
+  virtual IndexedRows sum_rows(const IndexedRows& rows, std::int64_t size);
+  /// y[indices[j]] = rows[j] along the first axis, for indices of `sum_rows`. y is changed in these rows only. By
+  /// default a `copy` for each row.
   virtual void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y);
-  /// rows[j] = x[indices[j]] along the first axis, for indices that `put_rows` takes. By default `gather`.
+  /// rows[j] = x[indices[j]] along the first axis, for indices of `sum_rows`. By default `gather`.
   virtual void take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows);
   /// y[j...] = x[indices[j..., :]]: the last axis of indices holds the leading coordinates in x.
   virtual void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) = 0;
@@ -245,6 +280,12 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void softmax(const Tensor& x, bool logarithm, const Tensor& y) = 0;
   /// dx = (g - sum(g * y)) * y, or for the logarithm g - exp(y) * sum(g), over the last axis.
   virtual void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) = 0;
+  /// loss = -log(softmax(logits)) at the label of each row along the last axis, and backprop = softmax(logits) - 1
+  /// there, softmax(logits) elsewhere. labels: int32 or int64. Float types. By default the families above compute it.
+  /// Throws InvalidArgumentError for a label that is no position in the last axis.
+  virtual void sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& loss,
+                                            const Tensor& backprop);
+
   /// y = n * scale + offset, n = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population
   /// variance, two passes). mean and rstd have x's shape with 1 as the last size; scale and offset have the last axis
   /// alone.

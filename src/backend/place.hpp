@@ -18,4 +18,10 @@ inline std::string place_in(const Shape& shape, std::int64_t flat) {
   return "[" + text + "]";
 }
 
+/// The error of a label that is no class.
+inline std::string label_out_of_range(std::int64_t label, std::int64_t classes) {
+  return "Received a label value of " + std::to_string(label) + " which is outside the valid range of [0, " +
+         std::to_string(classes) + ")";
+}
+
 }  // namespace tapestry

@@ -167,8 +167,16 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
       for (Step& step : steps_) step.replayed = false;
     times ? run_measured(*times, deadline) : records_ ? run_segments(deadline) : run_steps(deadline);
     copy_outputs();
+    settle_checks();
     for (std::size_t i = 0; i < fetched_.size(); ++i) results.push_back(result_of(i));
   } catch (...) {
+    // A value that an earlier step refuses may be the cause.
+    try {
+      settle_checks();
+    } catch (...) {
+      unbind_all();
+      throw;
+    }
     unbind_all();
     throw;
   }

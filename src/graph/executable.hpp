@@ -104,6 +104,7 @@ class Executable {
     SmallVector<std::int32_t, 2> bound_until{};  ///< the bound roots that no later step uses
     std::size_t together = 1;                    ///< for the first of steps that may run side by side: their number
     const char* obstacle = nullptr;              ///< why the step cannot be recorded; nullptr when it may be
+    bool checks_later = false;                   ///< a replay goes on without waiting for the check of its integers
     bool replayed = false;                       ///< in the last run
     std::shared_ptr<Segment> segment{};          ///< the one that begins here, once a run has reached it
   };
@@ -133,6 +134,7 @@ class Executable {
   using Addresses = std::vector<const void*>;
   void run_segments(const Deadline* deadline);
   std::size_t run_segment(std::size_t begin, const Deadline* deadline);
+  std::size_t segment_end(std::size_t begin) const;
   Segment& segment_at(std::size_t begin);
   bool find_memory(const Segment& segment, Addresses& memory);
   std::size_t replay(std::size_t begin);
@@ -141,6 +143,9 @@ class Executable {
   void bind_held(const Segment& segment, const Addresses& memory, const Tensors& held);
   bool has_kept_memory(std::size_t begin, const Addresses& memory);
   void split(std::size_t begin, std::size_t end);
+  bool may_check_later(const Step& step) const;
+  bool record_step(Step& step);
+  void settle_checks();
 
   std::shared_ptr<GraphState> graph_;  ///< the graph of the tensors
   SessionOptions options_;
@@ -155,6 +160,12 @@ class Executable {
   std::vector<std::pair<Variable, Device>> variables_;
   bool records_ = false;      ///< whether there are steps that may be recorded
   bool keeps_feeds_ = false;  ///< whether what is fed stays bound for the next run
+  /// Segments that were replayed in this run, and whose late checks are not settled.
+  struct Unsettled {
+    std::shared_ptr<Recording> recording;
+    std::size_t begin, end;
+  };
+  std::vector<Unsettled> unsettled_;
   mutable std::timed_mutex mutex_;
 };
 

@@ -281,6 +281,11 @@ class Executable::Builder {
     }
     for (const std::int32_t feed : to_.feed_roots_)
       if (to_.root(feed).fixed) to_.root(feed).first_step = 0;
+    // A late check that refuses an integer reads it again (Executable::settle_checks).
+    for (Root& root : to_.roots_)
+      if (to_.records_ && root.is_in_arena() && root.first_step < steps.size() && is_integer(root.source.dtype()) &&
+          backend_of(root.device).can_record())
+        root.last_step = steps.size() - 1;
     for (const std::int32_t output : to_.output_roots_)
       if (to_.root(output).fixed) to_.root(output).last_step = steps.size() - 1;
     for (std::size_t i = 0; i < to_.roots_.size(); ++i) {

@@ -21,6 +21,9 @@ std::span<const Variable> variables_of(const Call& call) {
   return variables ? std::span<const Variable>(**variables) : std::span<const Variable>();
 }
 
+/// The fewest steps that are worth a recording of their own, which runs while the host waits for the one before it.
+constexpr std::size_t worthwhile_steps = 8;
+
 }  // namespace
 
 /// Consecutive steps that can be recorded. A recording is valid only for the addresses with which it was made: those of
@@ -37,7 +40,9 @@ struct Executable::Segment {
   std::vector<std::int32_t> bound;  ///< the roots that are bound before it runs
   std::optional<Addresses> seen;    ///< the addresses of the last run: of the Variables, of `bound`, of the arenas
   bool is_due = false;              ///< to be recorded at once: it comes from a segment that was split
-  std::unique_ptr<Recording> recording;
+  bool changes = false;             ///< whether it changes Variables
+  bool checks_later = false;        ///< whether a step of it does
+  std::shared_ptr<Recording> recording;
   Addresses recorded;                                    ///< the addresses of the recording
   MatmulPrecision precision = MatmulPrecision::highest;  ///< the setting of the recording
 
@@ -52,14 +57,29 @@ struct Executable::Segment {
   }
 };
 
+/// The end of the segment that begins at a step. No Variable is changed behind a late check, but for that of a change
+/// itself (LateChecks). The segment ends behind its last late check if much else could follow: so the host waits for
+/// the check while the device goes on.
+std::size_t Executable::segment_end(std::size_t begin) const {
+  std::size_t end = begin, checked = begin;
+  for (; end < steps_.size() && !steps_[end].obstacle; ++end) {
+    if (checked > begin && changes_variables(steps_[end].call)) break;
+    if (steps_[end].checks_later && !changes_variables(steps_[end].call)) checked = end + 1;
+  }
+  return checked > begin && end - checked >= worthwhile_steps ? checked : end;
+}
+
 Executable::Segment& Executable::segment_at(std::size_t begin) {
   std::shared_ptr<Segment>& known = steps_[begin].segment;
   if (known) return *known;
   known = std::make_shared<Segment>();
   Segment& segment = *known;
+  segment.end = segment_end(begin);
   std::vector<std::int32_t> seen;
-  for (segment.end = begin; segment.end < steps_.size() && !steps_[segment.end].obstacle; ++segment.end) {
-    const Step& step = steps_[segment.end];
+  for (std::size_t i = begin; i < segment.end; ++i) {
+    const Step& step = steps_[i];
+    segment.changes |= changes_variables(step.call);
+    segment.checks_later |= step.checks_later;
     for (const Variable& variable : variables_of(step.call)) {
       const auto is_same = [&](const Segment::Use& use) { return use.variable.cell() == variable.cell(); };
       auto use = std::find_if(segment.uses.begin(), segment.uses.end(), is_same);
@@ -99,6 +119,8 @@ void Executable::run_segments(const Deadline* deadline) {
     if (!steps_[i].obstacle) {
       i = run_segment(i, deadline);
     } else {
+      // Only a kernel may run on what a refused value has led to.
+      if (steps_[i].kind != Step::Kind::kernel || changes_variables(steps_[i].call)) settle_checks();
       run_step(steps_[i], deadline);
       unbind_unused(steps_[i++]);
     }
@@ -109,6 +131,7 @@ void Executable::run_segments(const Deadline* deadline) {
 std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline) {
   Segment& segment = segment_at(begin);
   const std::size_t end = segment.end;
+  if (segment.changes) settle_checks();
   if (may_lack_values_)
     for (std::size_t i = begin; i < end; ++i) require_values(steps_[i]);
   if (const std::optional<Locks> locks = segment.lock()) {
@@ -133,6 +156,7 @@ std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline)
 std::size_t Executable::replay(std::size_t begin) {
   Segment& segment = *steps_[begin].segment;
   segment.recording->replay();
+  if (segment.checks_later) unsettled_.push_back({segment.recording, begin, segment.end});
   for (std::size_t i = begin; i < segment.end; ++i) {
     steps_[i].replayed = true;
     unbind_unused(steps_[i]);
@@ -169,12 +193,39 @@ void Executable::bind_held(const Segment& segment, const Addresses& memory, cons
   }
 }
 
-/// Splits the segment [begin, end) at its new obstacles. The segments between them are recorded as soon as a run
-/// reaches them.
+/// Splits the segment [begin, end) at its new obstacles and behind its late checks. The new segments are recorded as
+/// soon as a run reaches them.
 void Executable::split(std::size_t begin, std::size_t end) {
   steps_[begin].segment.reset();
-  for (std::size_t i = begin; i < end; ++i)
-    if (!steps_[i].obstacle && (i == begin || steps_[i - 1].obstacle)) segment_at(i).is_due = true;
+  for (std::size_t i = begin; i < end;) {
+    if (steps_[i].obstacle) {
+      ++i;
+      continue;
+    }
+    Segment& segment = segment_at(i);
+    segment.is_due = true;
+    i = segment.end;
+  }
+}
+
+/// Whether the integers that a step reads stay where they are until its check is settled.
+bool Executable::may_check_later(const Step& step) const {
+  return std::all_of(step.roots.begin(), step.roots.end(), [&](std::int32_t index) {
+    return roots_[index].is_in_arena() || !is_integer(roots_[index].source.dtype());
+  });
+}
+
+/// Waits for the late checks of what was replayed in this run. If one has refused a value, the step that was given it
+/// runs again, and throws its error.
+void Executable::settle_checks() {
+  const std::vector<Unsettled> replayed = std::exchange(unsettled_, {});
+  const Unsettled* refused = nullptr;
+  for (const Unsettled& each : replayed)
+    if (each.recording->has_refused() && !refused) refused = &each;
+  if (!refused) return;
+  for (std::size_t i = refused->begin; i < refused->end; ++i)
+    if (steps_[i].checks_later) run_step(steps_[i], nullptr);
+  throw InternalError("A recorded kernel refused a value that it takes when it runs again");
 }
 
 /// Whether the Variables still have the memory with which the segment began. If one has not, the steps that change it
@@ -194,6 +245,15 @@ bool Executable::has_kept_memory(std::size_t begin, const Addresses& memory) {
   return all;
 }
 
+/// Runs a step while the device records. Returns whether it has a late check.
+bool Executable::record_step(Step& step) {
+  std::optional<LateChecks> late;
+  if (may_check_later(step)) late.emplace(changes_variables(step.call));
+  run_step(step, nullptr);
+  step.checks_later = late && late->used();
+  return step.checks_later;
+}
+
 /// Runs a segment and keeps a recording of it. Splits the segment if a step turns out not to be recordable. Returns the
 /// index of the next step to run. The Variables are locked.
 std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
@@ -204,10 +264,15 @@ std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
   std::size_t done = begin;
   const char* obstacle = nullptr;
   std::exception_ptr error;
-  std::unique_ptr<Recording> recording = steps_[begin].backend->record([&] {
+  bool checks_later = false, may_change = true;
+  const std::shared_ptr<Recording> recording = steps_[begin].backend->record([&] {
     try {
       for (; done < end; ++done) {
-        run_step(steps_[done], nullptr);
+        const bool changes = changes_variables(steps_[done].call);
+        if (changes && !may_change) break;
+        const bool checks = record_step(steps_[done]);
+        checks_later |= checks;
+        may_change &= changes || !checks;
         unbind_unused(steps_[done]);
       }
     } catch (const CannotRecord&) {
@@ -225,12 +290,14 @@ std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
     return begin;
   }
   recording->replay();
+  if (checks_later) unsettled_.push_back({recording, begin, done});
   for (std::size_t i = begin; i < done; ++i) steps_[i].replayed = true;
   segment.seen.reset();
   if (error) std::rethrow_exception(error);
   if (obstacle) steps_[done].obstacle = obstacle;
-  if (has_kept_memory(begin, memory) && !obstacle) {
-    segment.recording = std::move(recording);
+  if (has_kept_memory(begin, memory) && segment_end(begin) == end) {
+    segment.recording = recording;
+    segment.checks_later = checks_later;
     segment.recorded = memory;
     segment.precision = precision;
     segment.is_due = false;

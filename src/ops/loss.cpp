@@ -75,36 +75,6 @@ TAPESTRY_OP(softmax_cross_entropy_op){{
     .batch = batch_in_front,
 }};
 
-/// Throws InvalidArgumentError unless the labels are in [0, classes). They are few, so they are read on the host.
-void check_labels(const Tensor& labels, std::int64_t classes) {
-  const Tensor host = detail::on_host(labels);
-  detail::visit_dtype(host.dtype(), [&]<class T>() {
-    const auto* values = static_cast<const T*>(host.impl().data);
-    for (std::int64_t i = 0; i < host.size(); ++i)
-      if (static_cast<std::int64_t>(values[i]) < 0 || static_cast<std::int64_t>(values[i]) >= classes)
-        throw InvalidArgumentError(detail::join("Received a label value of ", static_cast<std::int64_t>(values[i]),
-                                                " which is outside the valid range of [0, ", classes, ")"));
-  });
-}
-
-void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
-  const Tensor &logits = call.input(0), &labels = call.input(1), &loss = call.output(0), &backprop = call.output(1);
-  check_labels(labels, logits.shape().sizes().back());
-  const int axis = logits.rank() - 1;
-  Shape column = labels.shape();
-  column.push_back(1);
-  const Tensor positions = view_as(backend.contiguous(labels), column);
-
-  const Tensor log_p = temporary(backprop), picked = temporary(loss), minus_one_hot = temporary(backprop);
-  backend.softmax(logits, true, log_p);
-  backend.take_along(log_p, positions, axis, view_as(picked, column));
-  backend.unary(Unary::negative, picked, 0, loss);
-  const Tensor minus_one = detail::make_tensor(logits.dtype(), {}, logits.device());
-  backend.fill(-1, minus_one);
-  backend.put_along_add(positions, view_broadcast(minus_one, column), axis, minus_one_hot);
-  backend.softmax_grad(log_p, minus_one_hot, true, backprop);
-}
-
 /// Checks the type of the labels. TensorFlow's text names an attribute; the text behind it says which argument is
 /// meant, and what it should be.
 void require_classes(const Tensor& labels, const Tensor& logits) {
@@ -136,7 +106,10 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){{
                          " and labels shape ", labels.shape()));
       return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
     },
-    .forward = sparse_softmax_cross_entropy_forward,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.sparse_softmax_cross_entropy(call.input(0), call.input(1), call.output(0), call.output(1));
+        },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
       const Tensor& backprop = call.output(1);
       Tensor sum;

@@ -232,6 +232,27 @@ TEST_SUITE("CUDA device") {
     CHECK(distance(found, layer_norm(x, scale, offset)) <= tolerance(float64));
   }
 
+  TEST_CASE("labels' cross entropies in short and in long rows") {
+    for (const std::int64_t classes : {1, 2, 33, 1030})
+      for (const DType dtype : {float16, float32, float64}) {
+        INFO(classes, to_string(dtype));
+        const Tensor logits = numbers({2, 5, classes}, -30, 30, 6).cast(dtype);
+        const Tensor labels = reshape(mod(arange(10) * 7, classes).cast(int32), {2, 5});
+        const auto loss_and_gradient = [](const Tensor& x, const Tensor& i) {
+          GradientTape tape;
+          tape.watch(x);
+          const Tensor loss = sparse_softmax_cross_entropy(i, x);
+          return Inputs{loss, tape.gradient(loss, x)};
+        };
+        const Inputs expected = loss_and_gradient(logits, labels);
+        // The labels as a view, too.
+        const Inputs found = loss_and_gradient(logits.to(gpu), transpose(transpose(labels).contiguous().to(gpu)));
+        for (std::size_t i = 0; i < 2; ++i) CHECK(distance(found[i], expected[i]) <= tolerance(dtype));
+        CHECK_THROWS_WITH_AS(sparse_softmax_cross_entropy((labels + classes).to(gpu), logits.to(gpu)),
+                             doctest::Contains("which is outside the valid range of [0, "), InvalidArgumentError);
+      }
+  }
+
   TEST_CASE("batches are normalized, of any number of rows and channels, far from 0, too") {
     for (const Shape& shape :
          {Shape{2, 1}, {2, 40}, {7, 3}, {300, 1}, {1000, 16}, {2, 5, 13, 33}, {530, 40}, {3, 1500}})
@@ -257,6 +278,28 @@ TEST_SUITE("CUDA device") {
           INFO("result ", i);
           CHECK(distance(found[i].cast(exact), expected[i]) <= 4 * tolerance(dtype));
         }
+      }
+  }
+
+  TEST_CASE("rows of all widths are looked up, and their gradients added up, as on the CPU") {
+    for (const std::int64_t width : {1, 2, 3, 4, 8, 33, 256})
+      for (const DType dtype : {uint8, float16, float32, float64}) {
+        INFO(width, to_string(dtype));
+        const Tensor table = numbers({20, width}, 0, 9, 11).cast(dtype), ids = mod(arange(300) * 7, 17);
+        CHECK(distance(gather(table.to(gpu), ids.to(gpu)), gather(table, ids)) == 0);
+        // At an address that is no multiple of 16 bytes.
+        const Tensor flat = reshape(table, {-1}), behind = concat({flat(range(0, 1)), flat}, 0).to(gpu);
+        CHECK(distance(gather(reshape(behind(range(1, behind.size())), table.shape()), ids.to(gpu)),
+                       gather(table, ids)) == 0);
+        if (!is_floating(dtype)) continue;
+        const auto trained = [&](Device device) {
+          const Variable w(table.to(device));
+          train::MomentumOptimizer optimizer(0.01, 0.5);
+          for (int i = 0; i < 2; ++i)
+            optimizer.minimize([&] { return reduce_sum(square(gather(w, ids.to(device)))); }, {w});
+          return w.value();
+        };
+        CHECK(distance(trained(gpu), trained(cpu())) <= 4 * tolerance(dtype));
       }
   }
 

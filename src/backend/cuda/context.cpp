@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "backend/cuda/recording.hpp"
@@ -101,15 +100,24 @@ void Context::synchronize() {
   check(cudaStreamSynchronize(stream_), "waiting for the device");
 }
 
-Refusal::Refusal(Context& context) : context_(context), lock_(context.refusal_mutex_) {
-  context.require_execution();
-  check(cudaMemsetAsync(context.refused_, 0xff, sizeof *context.refused_, context.stream()), "setting memory");
+Refusal::Refusal(Context& context, bool harmless) : context_(context) {
+  if (Capture* capture = Capture::on(context)) {
+    LateChecks* late = LateChecks::current();
+    if (!late || (late->variables_change() && !harmless)) throw CannotRecord();
+    late->note();
+    word_ = capture->refused();
+    return;
+  }
+  lock_ = std::unique_lock(context.refusal_mutex_);
+  word_ = context.refused_;
+  check(cudaMemsetAsync(word_, 0xff, sizeof *word_, context.stream()), "setting memory");
 }
 
 std::int64_t Refusal::position() {
+  if (!lock_) return -1;
   unsigned long long first = 0;
-  context_.staging().to_host(&first, context_.refused_, sizeof first, context_.stream());
-  return first == std::numeric_limits<unsigned long long>::max() ? -1 : static_cast<std::int64_t>(first);
+  context_.staging().to_host(&first, word_, sizeof first, context_.stream());
+  return first == none ? -1 : static_cast<std::int64_t>(first);
 }
 
 }  // namespace tapestry::gpu

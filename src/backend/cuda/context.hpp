@@ -117,17 +117,23 @@ class Context {
 };
 
 /// Finds the first value that kernels refuse, such as an index out of range. Kernels lower `word()` to the position of
-/// a refused value; `position()` waits for them. There is one Refusal at a time on each device.
+/// a refused value; `position()` waits for them. There is one Refusal at a time on each device, but for those of a
+/// recording with LateChecks, which do not wait and share the recording's word.
 class Refusal {
  public:
-  explicit Refusal(Context& context);
-  unsigned long long* word() const { return context_.refused_; }
-  /// The first position that a kernel refused, -1 if none did.
+  /// `harmless`: the kernels behind the check change nothing if it refuses a value. Throws CannotRecord while the
+  /// thread's work is recorded without LateChecks, or with those for harmless kernels only.
+  explicit Refusal(Context& context, bool harmless = false);
+  unsigned long long* word() const { return word_; }
+  /// The first position that a kernel refused, -1 if none did or if the recording tells that later.
   std::int64_t position();
+
+  static constexpr unsigned long long none = ~0ULL;  ///< the word while nothing is refused
 
  private:
   Context& context_;
-  std::lock_guard<std::mutex> lock_;
+  std::unique_lock<std::mutex> lock_;
+  unsigned long long* word_;
 };
 
 }  // namespace tapestry::gpu

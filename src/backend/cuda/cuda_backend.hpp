@@ -69,6 +69,7 @@ class CudaBackend final : public Backend {
 
   // gather.cpp
   void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) override;
+  IndexedRows sum_rows(const IndexedRows& rows, std::int64_t size) override;
   void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) override;
   void take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows) override;
   void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
@@ -80,6 +81,8 @@ class CudaBackend final : public Backend {
   // normalize.cpp
   void softmax(const Tensor& x, bool logarithm, const Tensor& y) override;
   void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) override;
+  void sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& loss,
+                                    const Tensor& backprop) override;
   void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                  const Tensor& mean, const Tensor& rstd) override;
   void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,

@@ -51,6 +51,12 @@ Tensor checked(Context& gpu, Device device, std::int64_t count, const Resolve& r
   return positions;
 }
 
+/// The error of the i-th element of contiguous indices.
+std::string index_out_of_range(Backend& backend, const Tensor& dense, std::int64_t i, std::int64_t size) {
+  return detail::join("indices", place_in(dense.shape(), i), " = ", read(backend, dense, i, 1)[0], " is not in [0, ",
+                      size, ")");
+}
+
 /// The positions of indices in an axis of `size` elements. With `along`: the positions of single elements in those
 /// slices; the axis of the indices has `length` elements.
 Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, std::int64_t size,
@@ -62,10 +68,7 @@ Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, st
         if (along) return resolve_along(gpu.stream(), indices, length, along->inner, size, positions, refused);
         resolve(gpu.stream(), indices, size, positions, refused);
       },
-      [&](std::int64_t i) {
-        return detail::join("indices", place_in(dense.shape(), i), " = ", read(backend, dense, i, 1)[0],
-                            " is not in [0, ", size, ")");
-      });
+      [&](std::int64_t i) { return index_out_of_range(backend, dense, i, size); });
 }
 
 /// The positions that the coordinates in the last axis of `dense` have in the leading dimensions of `shape`.
@@ -88,7 +91,7 @@ Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& de
       });
 }
 
-/// The positions of indices that are known to be within the axis: there is nothing to wait for.
+/// The positions of indices that `sum_rows` has given: there is nothing to wait for.
 Tensor positions_of_rows(Backend& backend, const Tensor& indices) {
   if (indices.dtype() == int64) return backend.contiguous(indices);
   const Tensor positions = make_tensor(int64, indices.shape(), indices.device());
@@ -122,6 +125,32 @@ void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const
   Context& gpu = context();
   const Tensor positions = positions_in_axis(*this, gpu, contiguous(indices), x.shape().sizes()[axis]);
   take(gpu, slices_around(x.shape(), axis), positions, contiguous(x), y);
+}
+
+Backend::IndexedRows CudaBackend::sum_rows(const IndexedRows& rows, std::int64_t size) {
+  const Tensor& values = rows.values;
+  if (is_half(values.dtype()) || rows.indices.device() != values.device() || values.size() == 0)
+    return Backend::sum_rows(rows, size);
+  Context& gpu = context();
+  const std::int64_t count = rows.indices.size();
+  const IndexedRows sums{make_tensor(int64, {count}, values.device()),
+                         make_tensor(values.dtype(), values.shape(), values.device())};
+  std::int64_t refused = -1;
+  {
+    Refusal refusal(gpu, true);
+    const Tensor positions = make_tensor(int64, {count}, values.device()), from = contiguous(values);
+    resolve(gpu.stream(), indices_of(contiguous(rows.indices), count), size, mutable_data<std::int64_t>(positions),
+            refusal.word());
+    gpu.started("the check of indices");
+    const Sorted sorted = sort(gpu, positions, {}, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))));
+    sum_runs(gpu.stream(), type_of(values), values.size() / count, mutable_data<std::uint64_t>(sorted.keys),
+             mutable_data<std::uint32_t>(sorted.order), count, from.impl().data, refusal.word(),
+             mutable_data<std::int64_t>(sums.indices), sums.values.impl().data);
+    gpu.started("sum_rows");
+    refused = refusal.position();
+  }
+  if (refused >= 0) throw InvalidArgumentError(index_out_of_range(*this, rows.indices, refused, size));
+  return sums;
 }
 
 void CudaBackend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {

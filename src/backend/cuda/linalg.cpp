@@ -11,9 +11,11 @@ namespace {
 
 constexpr const char* not_invertible = "Input matrix is not invertible.";
 
-/// Calls start(word of a Refusal). Throws InvalidArgumentError with the message if a matrix is refused.
+/// Calls start(word of a Refusal). Throws InvalidArgumentError with the message if a matrix is refused. LateChecks are
+/// for integers only.
 template <class Start>
 void run(Context& gpu, const char* message, const Start& start) {
+  gpu.require_execution();
   Refusal refusal(gpu);
   start(refusal.word());
   gpu.started("linalg");

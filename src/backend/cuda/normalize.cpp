@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/cuda/cuda_backend.hpp"
+#include "backend/place.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::gpu {
@@ -36,6 +37,24 @@ void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm,
   gpu.started("softmax_grad");
 }
 
+void CudaBackend::sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& loss,
+                                               const Tensor& backprop) {
+  if (is_half(logits.dtype())) return Backend::sparse_softmax_cross_entropy(logits, labels, loss, backprop);
+  if (loss.size() == 0) return;
+  const std::int64_t classes = logits.shape().sizes().back();
+  std::int64_t refused = 0;
+  if (classes > 0) {
+    Context& gpu = context();
+    const Tensor x = contiguous(logits), positions = contiguous(labels);
+    Refusal refusal(gpu);
+    gpu::sparse_softmax_cross_entropy(gpu.stream(), type_of(x), rows_of(x), data(x), data(positions),
+                                      positions.dtype() == int64, data(loss), data(backprop), refusal.word());
+    gpu.started("sparse_softmax_cross_entropy");
+    refused = refusal.position();
+  }
+  if (refused >= 0) throw InvalidArgumentError(label_out_of_range(labels.to_vector<std::int64_t>()[refused], classes));
+}
+
 void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                             const Tensor& mean, const Tensor& rstd) {
   if (is_half(x.dtype())) return Backend::normalize(x, scale, offset, epsilon, y, mean, rstd);
@@ -64,7 +83,7 @@ void CudaBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Ten
   gpu::normalize_grad(gpu.stream(), type_of(x), size, data(from), data(weight), data(middle), data(factor),
                       data(gradient), data(dx));
   gpu.started("normalize_grad");
-  const std::int64_t parts = (size.rows + sum_rows - 1) / sum_rows;
+  const std::int64_t parts = (size.rows + gpu::sum_rows - 1) / gpu::sum_rows;
   const Tensor scales = detail::make_tensor(x.dtype(), {parts, size.n}, x.device());
   const Tensor offsets = detail::make_tensor(x.dtype(), {parts, size.n}, x.device());
   normalize_sums(gpu.stream(), type_of(x), size, data(from), data(middle), data(factor), data(gradient), data(scales),

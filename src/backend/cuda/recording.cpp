@@ -28,9 +28,16 @@ class Relaxed {
 /// A recording: a CUDA graph, and the workspace of its kernels.
 class Graph final : public Recording {
  public:
-  Graph(Context& gpu, cudaGraphExec_t work, std::vector<DeviceBuffer> own, std::vector<DeviceBuffer> old)
-      : gpu_(gpu), work_(work), own_(std::move(own)), old_(std::move(old)) {}
+  Graph(Context& gpu, cudaGraphExec_t work, std::vector<DeviceBuffer> own, std::vector<DeviceBuffer> old,
+        PinnedWord refused)
+      : gpu_(gpu), work_(work), own_(std::move(own)), old_(std::move(old)), refused_(std::move(refused)) {
+    if (refused_) check(cudaEventCreateWithFlags(&checked_, cudaEventDisableTiming), "creating an event");
+  }
   ~Graph() override {
+    if (checked_) {
+      cudaEventSynchronize(checked_);  // the device may still write the word
+      cudaEventDestroy(checked_);
+    }
     // A graph that is still running is not stopped: CUDA frees it when it is done.
     cudaGraphExecDestroy(work_);
     free_all(own_);
@@ -42,7 +49,15 @@ class Graph final : public Recording {
   void replay() override {
     make_current(gpu_.index());
     check(cudaGraphLaunch(work_, gpu_.stream()), "starting what was recorded");
+    if (checked_) check(cudaEventRecord(checked_, gpu_.stream()), "recording an event");
     free_all(old_);
+  }
+
+  bool has_refused() override {
+    if (!checked_) return false;
+    make_current(gpu_.index());
+    check(cudaEventSynchronize(checked_), "waiting for the device");
+    return std::exchange(*refused_, Refusal::none) != Refusal::none;
   }
 
  private:
@@ -54,6 +69,8 @@ class Graph final : public Recording {
   Context& gpu_;
   cudaGraphExec_t work_;
   std::vector<DeviceBuffer> own_, old_;
+  PinnedWord refused_;             ///< of late checks, if there are any
+  cudaEvent_t checked_ = nullptr;  ///< behind them
 };
 
 Capture::Capture(Context& gpu) : gpu_(gpu), outer_(current) {
@@ -105,6 +122,17 @@ void Capture::deallocate(void* data, std::size_t bytes) noexcept {
   used_.erase(found);
 }
 
+unsigned long long* Capture::refused() {
+  if (!refused_) {
+    const Relaxed relaxed;
+    void* word = nullptr;
+    check(cudaMallocHost(&word, sizeof(unsigned long long)), "allocating pinned memory");
+    refused_.reset(static_cast<unsigned long long*>(word));
+    *refused_ = Refusal::none;
+  }
+  return refused_.get();
+}
+
 std::unique_ptr<Recording> Capture::finish() {
   current = outer_;
   cudaGraph_t graph = nullptr;
@@ -115,7 +143,7 @@ std::unique_ptr<Recording> Capture::finish() {
   if (graph) cudaGraphDestroy(graph);
   cudaGetLastError();
   if (error != cudaSuccess) return nullptr;
-  return std::make_unique<Graph>(gpu_, work, std::exchange(free_, {}), std::exchange(old_, {}));
+  return std::make_unique<Graph>(gpu_, work, std::exchange(free_, {}), std::exchange(old_, {}), std::move(refused_));
 }
 
 bool CudaBackend::can_record() { return !is_synchronous(); }

@@ -17,6 +17,12 @@ struct DeviceBuffer {
   std::size_t bytes;
 };
 
+/// A word of the host's memory that the device can write.
+struct FreePinned {
+  void operator()(unsigned long long* word) const { cudaFreeHost(word); }
+};
+using PinnedWord = std::unique_ptr<unsigned long long, FreePinned>;
+
 /// While a Capture lives, CUDA records the work that the calling thread starts on a device, in a stream of its own.
 ///
 /// The workspace of kernels must exist in every replay. So memory that is allocated and freed while recording is kept,
@@ -35,6 +41,9 @@ class Capture {
   Stream stream() const { return stream_; }
   void* allocate(std::size_t bytes);
   void deallocate(void* data, std::size_t bytes) noexcept;
+  /// The word of the recording's late checks (Refusal), in pinned memory: the device writes it only when it refuses a
+  /// value, and the host reads it without a copy.
+  unsigned long long* refused();
 
   /// Ends the recording and returns it; nullptr if CUDA could not record the work.
   std::unique_ptr<Recording> finish();
@@ -46,6 +55,7 @@ class Capture {
   Capture* outer_;
   std::vector<DeviceBuffer> used_, free_;  ///< allocated while recording: in use, and freed again
   std::vector<DeviceBuffer> old_;          ///< allocated before, and freed while recording
+  PinnedWord refused_;
 };
 
 }  // namespace tapestry::gpu

@@ -495,6 +495,14 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   arena().pinned[static_cast<std::byte*>(*data)] = bytes;
   return cudaSuccess;
 }
+cudaError_t cudaFreeHost(void* data) {
+  const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to free pinned memory")) return error;
+  if (arena().pinned.erase(static_cast<std::byte*>(data)) == 0)
+    return refuse(cudaErrorInvalidValue, "to free what is no pinned memory");
+  std::free(data);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const Lock lock(mutex());

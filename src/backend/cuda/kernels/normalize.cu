@@ -85,6 +85,30 @@ __global__ void __launch_bounds__(block_threads)
 
 template <int lanes, class T>
 __global__ void __launch_bounds__(block_threads)
+    cross_entropy_kernel(std::int64_t rows, std::int64_t n, const T* logits, const void* labels, bool wide, T* loss,
+                         T* backprop, unsigned long long* refused) {
+  for_rows<lanes>(rows, [&](std::int64_t row, std::int64_t lane) {
+    const T* x = logits + row * n;
+    T* dx = backprop + row * n;
+    std::int64_t label =
+        wide ? static_cast<const std::int64_t*>(labels)[row] : static_cast<const std::int32_t*>(labels)[row];
+    if (label < 0 || label >= n) {
+      if (lane == 0) atomicMin(refused, static_cast<unsigned long long>(row));
+      label = 0;
+    }
+    T largest = static_cast<T>(-__builtin_huge_val());
+    for (std::int64_t i = lane; i < n; i += lanes) largest = Larger::combine(largest, x[i]);
+    largest = combine_lanes<Larger, lanes>(largest);
+    const T total = sum_of<lanes, T>(n, lane, [&](std::int64_t i) { return math::exp(x[i] - largest); });
+    const T log_total = math::log(total);
+    for (std::int64_t i = lane; i < n; i += lanes)
+      dx[i] = math::exp((x[i] - largest) - log_total) - (i == label ? T(1) : T(0));
+    if (lane == 0) loss[row] = log_total - (x[label] - largest);
+  });
+}
+
+template <int lanes, class T>
+__global__ void __launch_bounds__(block_threads)
     normalize_kernel(std::int64_t rows, std::int64_t n, const T* from, const T* scale, const T* offset, T epsilon,
                      T* to, T* mean, T* rstd) {
   for_rows<lanes>(rows, [&](std::int64_t row, std::int64_t lane) {
@@ -169,6 +193,16 @@ void softmax_grad(Stream stream, Type type, Rows size, bool logarithm, const voi
     const auto kernel =
         size.n > long_row ? softmax_grad_kernel<block_threads, decltype(t)> : softmax_grad_kernel<warp, decltype(t)>;
     kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, logarithm, as(y, t), as(g, t), as(dx, t));
+  });
+}
+
+void sparse_softmax_cross_entropy(Stream stream, Type type, Rows size, const void* logits, const void* labels,
+                                  bool wide, void* loss, void* backprop, unsigned long long* refused) {
+  with_float_type(type, [&](auto t) {
+    const auto kernel =
+        size.n > long_row ? cross_entropy_kernel<block_threads, decltype(t)> : cross_entropy_kernel<warp, decltype(t)>;
+    kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, as(logits, t), labels, wide, as(loss, t),
+                                                          as(backprop, t), refused);
   });
 }
 

@@ -115,6 +115,7 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaMallocHost(void** data, std::size_t bytes);
+cudaError_t cudaFreeHost(void* data);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
                                 cudaStream_t stream);
