@@ -282,6 +282,83 @@ TEST_CASE("a graph by hand makes its step under a condition") {
         }).find("whether it is made depends on a condition") != std::string::npos);
 }
 
+/// A network whose weights and biases have optimizers of their own, in steps of two batches.
+struct GroupedTraining {
+  std::vector<Variable> named(const char* name) const {
+    std::vector<Variable> found;
+    for (const auto& [path, parameter] : net.named_parameters())
+      if (path.ends_with(name)) found.push_back(parameter);
+    return found;
+  }
+  Tensor step(const Tensor& x, const Tensor& y) {
+    const auto loss = [&] {
+      const Autocast scope(float16);
+      return losses::mse(y, net(x));
+    };
+    return loss_scale.minimize(accumulation, groups, loss, {}, {.global_step = steps});
+  }
+  StateDict state() const {
+    StateDict all{{"steps", steps.value()}};
+    all.merge(net.state_dict());
+    all.merge(groups.state_dict());
+    for (const auto& [name, value] : accumulation.state_dict()) all.emplace("sum." + name, value);
+    return all;
+  }
+
+  nn::Sequential net{nn::Dense(3, 8), nn::Tanh(), nn::Dense(8, 1)};
+  train::AdamWOptimizer decayed{0.05, {.weight_decay = 0.1}}, plain{0.05, {.weight_decay = 0}};
+  train::ParameterGroups groups{{&decayed, named("weight")}, {&plain, named("bias")}};
+  train::GradientAccumulation accumulation{2};
+  train::LossScale loss_scale{{.initial_scale = 1024, .growth_steps = 2}};
+  Variable steps{0, {.name = "steps"}};
+};
+
+TEST_CASE("a loss scale, accumulated gradients and groups of parameters make one step") {
+  random::seed(7);
+  GroupedTraining eager;
+  random::seed(7);
+  GroupedTraining graph;
+  random::seed(7);
+  nn::Sequential reference{nn::Dense(3, 8), nn::Tanh(), nn::Dense(8, 1)};
+  const auto traced = trace([&](const Tensor& x, const Tensor& y) { return graph.step(x, y); }, specs);
+  const Tensor x = ramp({6, 3}), y = ramp({6, 1});
+  const auto run = [&](const Tensor& inputs) {
+    const Tensor loss = eager.step(inputs, y);
+    CHECK(same_bits(loss, traced(inputs, y)));
+    CHECK(eager.loss_scale.value() == graph.loss_scale.value());
+    const StateDict theirs = graph.state();  // a trace makes the slots before the first step
+    for (const auto& [name, value] : eager.state()) CHECK_MESSAGE(same_bits(value, theirs.at(name)), name);
+  };
+  for (int i = 0; i < 3; ++i) run(x);
+  CHECK(eager.loss_scale.value() == 1024);  // it counts steps, not batches
+  CHECK(eager.steps.value().item<int>() == 1);
+  run(x);
+  CHECK(eager.loss_scale.value() == 2048);
+  const StateDict before = eager.state();
+  run(x * infinity);
+  CHECK(eager.loss_scale.value() == 2048);
+  run(x);  // the bad batch spoils the step, in which the scale halves
+  CHECK(eager.loss_scale.value() == 1024);
+  CHECK(eager.steps.value().item<int>() == 2);
+  CHECK(same_bits(before, eager.state()));
+  run(x);
+  run(x);
+  CHECK(eager.decayed.iterations() == 3);
+  CHECK(eager.plain.iterations() == 3);
+
+  // A power of 2 as the scale changes no digit where nothing is rounded to 16 bits.
+  train::AdamWOptimizer a(0.05, {.weight_decay = 0.1}), b(0.05, {.weight_decay = 0.1});
+  nn::Sequential copy = reference;
+  train::ParameterGroups one({{&a, reference.parameters()}}), other({{&b, copy.parameters()}});
+  train::LossScale scale;
+  scale.minimize(one, [&] { return losses::mse(y, reference(x)); });
+  other.minimize([&] { return losses::mse(y, copy(x)); });
+  for (const auto& [name, value] : copy.state_dict()) CHECK(same_bits(value, reference.state_dict().at(name)));
+  const Variable stranger(1.0, {.name = "stranger"});
+  CHECK(message_of<InvalidArgumentError>([&] { scale.apply_gradients(one, {tensor(1.0F)}, {stranger}); }) ==
+        "Variable 'stranger' is in no group");
+}
+
 TEST_CASE("the state of a loss scale goes through a checkpoint") {
   const TemporaryFolder folder;
   train::LossScale one({.initial_scale = 64, .growth_steps = 2}), other;

@@ -265,6 +265,40 @@ TEST_CASE("groups of parameters: what is frozen by now stays as it is") {
   CHECK(second.iterations() == 0);
 }
 
+// Whatever the second group refuses, the first one has not made its step.
+TEST_CASE("groups of parameters: all make a step or none") {
+  struct Wide final : train::Optimizer {
+    Wide() : Optimizer("Wide", 0.1, {}) {}
+    Tensors updated(const Tensor& value, const Tensor&, const Tensors&, const Step&) const override {
+      return {stack({value, value})};
+    }
+  };
+  const Variable a(1.0, {.name = "a"}), b(1.0, {.name = "b"});
+  Variable steps(0, {.name = "steps"});
+  train::MomentumOptimizer first(0.25, 0.9);
+  train::AdamOptimizer adam(0.25), restored(0.25);
+  restored.load_state_dict({{"iterations", tensor(std::int64_t{1})}, {"b.m", ones({3})}, {"b.v", ones({3})}});
+  train::GradientDescentOptimizer lost([](std::int64_t) { return std::nan(""); });
+  Wide wide;
+  const Tensor one = tensor(1.0F);
+  const std::vector<std::tuple<const char*, train::Optimizer*, Tensor>> refusals{
+      {"The gradient of variable 'b' is float32[2]", &adam, ones({2})},
+      {"The gradient of variable 'b' is float64[]", &adam, tensor<double>(1.0)},
+      {"learning_rate must be a finite number >= 0", &lost, one},
+      {"'b.m'", &restored, one},
+      {"gives as value of variable 'b' float32[2]", &wide, one}};
+  for (const auto& [text, second, gradient] : refusals) {
+    train::ParameterGroups groups({{&first, {a}}, {second, {b}}});
+    const auto message = message_of<InvalidArgumentError>([&, &g = gradient] {
+      groups.apply_gradients({one, g}, {.global_step = steps});
+    });
+    CHECK_MESSAGE(message.find(text) != std::string::npos, message);
+    CHECK(a.value().item<double>() == 1);
+    CHECK(first.iterations() == 0);
+    CHECK(steps.value().item<int>() == 0);
+  }
+}
+
 TEST_CASE("accumulated gradients make the step of one large batch, eagerly and traced") {
   const Net first;
   Net whole = first, parts = first, traced = first;

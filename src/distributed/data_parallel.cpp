@@ -134,12 +134,12 @@ Operation DataParallel::apply(const std::vector<Tensor>& gradients, const std::v
   if (options_.accumulate == 1)
     return optimizer_.apply_gradients({reduced(gradients), where}, variables, options, where);
   accumulation_.add(
-      optimizer_, {gradients, where}, variables, options,
-      [&](const Tensor& is_last, const std::vector<Tensor>& means) {
+      {gradients, where}, variables, options,
+      [&](const Tensor& is_last, const std::vector<Tensor>& means, const ApplyOptions& conditional) {
         // Results of a branch are whole tensors: a row-sparse one leaves it as its indices and values.
         const std::vector<Tensor> parts = cond(
             is_last, [&] { return parts_of(reduced(means)); }, [&] { return parts_of(means); });
-        return of_parts(parts, means);
+        optimizer_.apply_gradients({of_parts(parts, means), where}, variables, conditional, where);
       },
       where);
   return {};

@@ -167,15 +167,17 @@ void GradientAccumulation::finish(Sum& sum, const Tensor& total, const Tensor& i
   apply_all(keep_rows_op, {is_last}, {{"run", sum.run}}, {}, CallSiteScope::current());
 }
 
-void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorList& gradients,
+void GradientAccumulation::apply_gradients(const AnyOptimizer& optimizer, const TensorList& gradients,
                                            const std::vector<Variable>& variables, const ApplyOptions& options,
                                            Where where) {
-  add(optimizer, gradients, variables, options, {}, where);
+  const auto step = [&](const Tensor&, const std::vector<Tensor>& means, const ApplyOptions& conditional) {
+    optimizer.apply_gradients({means, where}, variables, conditional, where);
+  };
+  add(gradients, variables, options, step, where);
 }
 
-void GradientAccumulation::add(Optimizer& optimizer, const TensorList& gradients,
-                               const std::vector<Variable>& variables, const ApplyOptions& options,
-                               const Change& change, Where where) {
+void GradientAccumulation::add(const TensorList& gradients, const std::vector<Variable>& variables,
+                               const ApplyOptions& options, const Step& step, Where where) {
   const CallSiteScope site(where);
   const Tensors& list = gradients.tensors();
   if (list.size() != variables.size())
@@ -205,13 +207,12 @@ void GradientAccumulation::add(Optimizer& optimizer, const TensorList& gradients
   }
   ApplyOptions conditional = options;
   conditional.only_if = options.only_if ? logical_and(is_last, options.only_if) : is_last;
-  if (change) means = change(is_last, means);
-  optimizer.apply_gradients({means, where}, variables, conditional, where);
+  step(is_last, means, conditional);
   for (std::size_t i = 0; i < list.size(); ++i) finish(sum_of(variables[i], false, where), totals[i], is_last);
   pending_.assign(tapestry::where(is_last, 0, count));
 }
 
-Tensor GradientAccumulation::minimize(Optimizer& optimizer, const Optimizer::Loss& loss,
+Tensor GradientAccumulation::minimize(const AnyOptimizer& optimizer, const Optimizer::Loss& loss,
                                       const std::vector<Variable>& variables, const ApplyOptions& options,
                                       Where where) {
   Tensor value;

@@ -1,5 +1,12 @@
 #include "tapestry/train/groups.hpp"
 
+#include <optional>
+#include <unordered_map>
+
+#include "dispatch/recorder.hpp"
+#include "tapestry/graph.hpp"
+#include "train/ready_step.hpp"
+
 namespace tapestry::train {
 
 using detail::join;
@@ -35,45 +42,98 @@ std::vector<Variable> ParameterGroups::variables() const {
   return all;
 }
 
-Tensor ParameterGroups::minimize(const Optimizer::Loss& loss, const ApplyOptions& options, Where where) {
-  Tensor value;
-  const auto noted = [&] { return value = loss(); };
+/// The gradients of the Variables that are not frozen.
+GradientsAndVariables ParameterGroups::compute_gradients(const Optimizer::Loss& loss, Where where) {
   std::vector<Variable> trained = variables();
   std::erase_if(trained, [](const Variable& each) { return !each.trainable(); });
-  const GradientsAndVariables pairs = groups_[0].first->compute_gradients(noted, trained, where);
-  std::vector<Tensor> gradients;
+  GradientsAndVariables pairs = groups_[0].first->compute_gradients(loss, trained, where);
   std::size_t next = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     bool any = false, is_trained = false;
     for (const Variable& variable : groups_[i].second) {
-      gradients.push_back(variable.trainable() ? pairs[next++].first : Tensor());
-      is_trained |= variable.trainable();
-      any |= bool{gradients.back()};
+      if (!variable.trainable()) continue;
+      is_trained = true;
+      any |= bool{pairs[next++].first};
     }
     if (is_trained && !any) throw InvalidArgumentError(join("The loss depends on no Variable of group ", i), where);
   }
-  apply_gradients({gradients, where}, options, where);
+  return pairs;
+}
+
+Tensor ParameterGroups::minimize(const Optimizer::Loss& loss, const ApplyOptions& options, Where where) {
+  Tensor value;
+  const auto noted = [&] { return value = loss(); };
+  apply(compute_gradients(noted, where), options, where);
   return value;
 }
 
 void ParameterGroups::apply_gradients(const TensorList& gradients, const ApplyOptions& options, Where where) {
   const Tensors& list = gradients.tensors();
-  if (list.size() != variables().size())
+  const std::vector<Variable> all = variables();
+  if (list.size() != all.size())
     throw InvalidArgumentError(
-        join("There are ", list.size(), " gradients and ", variables().size(), " variables in the groups"), where);
-  ApplyOptions each = options;
-  std::size_t next = 0;
+        join("There are ", list.size(), " gradients and ", all.size(), " variables in the groups"), where);
+  GradientsAndVariables pairs;
+  for (std::size_t i = 0; i < all.size(); ++i) pairs.emplace_back(list[i], all[i]);
+  apply(pairs, options, where);
+}
+
+/// Makes a step with some gradients, in any order. In eager code, all optimizers get ready before the first one changes
+/// anything.
+Operation ParameterGroups::apply(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where) {
+  std::vector<std::pair<Optimizer*, GradientsAndVariables>> steps;
+  std::unordered_map<const Variable::Cell*, std::size_t> group_of;
   for (const auto& [optimizer, variables] : groups_) {
-    GradientsAndVariables pairs;
-    bool any = false;
-    for (const Variable& variable : variables) {
-      pairs.emplace_back(list[next++], variable);
-      any |= bool{pairs.back().first};
+    for (const Variable& each : variables) group_of.emplace(each.cell().get(), steps.size());
+    steps.emplace_back(optimizer, GradientsAndVariables());
+  }
+  for (const auto& [gradient, variable] : gradients) {
+    const auto found = group_of.find(variable.cell().get());
+    if (found == group_of.end())
+      throw InvalidArgumentError(join("Variable '", variable.name(), "' is in no group"), where);
+    if (gradient) steps[found->second].second.emplace_back(gradient, variable);
+  }
+  std::erase_if(steps, [](const auto& step) { return step.second.empty(); });
+  bool is_graph = false;
+  for (const auto& [optimizer, pairs] : steps) {
+    Optimizer::check_step(pairs, options, where);
+    is_graph |= Optimizer::graph_for(pairs, options.only_if) != nullptr;
+  }
+  std::vector<Operation> operations;
+  std::vector<std::pair<Optimizer*, Optimizer::Ready>> all_ready;
+  ApplyOptions each = options;
+  for (const auto& [optimizer, pairs] : steps) {
+    if (is_graph) {
+      if (const Operation step = optimizer->apply_gradients(pairs, each, where)) operations.push_back(step);
+    } else if (auto ready = optimizer->make_ready(pairs, each, where)) {
+      all_ready.emplace_back(optimizer, *std::move(ready));
     }
-    if (!any) continue;
-    optimizer->apply_gradients(pairs, each, where);
     each.global_step.reset();  // it counts once
   }
+  for (const auto& [optimizer, ready] : all_ready) optimizer->make_step(ready);
+  if (operations.size() < 2) return operations.empty() ? Operation() : operations[0];
+  std::optional<Graph::Scope> graph;
+  if (!open_sink()) graph.emplace(operations[0].graph());
+  return group(operations, {}, where);
+}
+
+GradientsAndVariables AnyOptimizer::compute_gradients(const Optimizer::Loss& loss,
+                                                      const std::vector<Variable>& variables, Where where) const {
+  Optimizer& optimizer = groups_ ? *groups_->groups_[0].first : *optimizer_;
+  if (!variables.empty()) return optimizer.compute_gradients(loss, variables, where);
+  return groups_ ? groups_->compute_gradients(loss, where) : optimizer.compute_gradients(loss, where);
+}
+
+Operation AnyOptimizer::apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
+                                        const ApplyOptions& options, Where where) const {
+  if (!groups_) return optimizer_->apply_gradients(gradients, variables, options, where);
+  const Tensors& list = gradients.tensors();
+  if (list.size() != variables.size())
+    throw InvalidArgumentError(join("There are ", list.size(), " gradients and ", variables.size(), " variables"),
+                               where);
+  GradientsAndVariables pairs;
+  for (std::size_t i = 0; i < variables.size(); ++i) pairs.emplace_back(list[i], variables[i]);
+  return groups_->apply(pairs, options, where);
 }
 
 StateDict ParameterGroups::state_dict() const {

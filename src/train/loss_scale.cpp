@@ -62,41 +62,72 @@ std::vector<Tensor> LossScale::unscale(const InList& gradients) const {
   return unscaled;
 }
 
-Operation LossScale::apply_gradients(Optimizer& optimizer, const TensorList& gradients,
+Operation LossScale::apply_gradients(const AnyOptimizer& optimizer, const TensorList& gradients,
                                      const std::vector<Variable>& variables, const ApplyOptions& options, Where where) {
+  return step(optimizer, gradients, variables, options, {}, where);
+}
+
+/// Makes a step if all gradients are finite, and adapts the scale, in the last of several batches if there are such.
+Operation LossScale::step(const AnyOptimizer& optimizer, const TensorList& gradients,
+                          const std::vector<Variable>& variables, const ApplyOptions& options, const Tensor& is_last,
+                          Where where) {
   const CallSiteScope site(where);
   const Tensor finite = all_finite(gradients.tensors());
   ApplyOptions conditional = options;
   if (finite) conditional.only_if = options.only_if ? logical_and(finite, options.only_if) : finite;
-  const Operation step = optimizer.apply_gradients(gradients, variables, conditional, where);
-  return adapt(finite, step, where);
+  const Operation made = optimizer.apply_gradients(gradients, variables, conditional, where);
+  return adapt(finite, is_last, made, where);
 }
 
 /// Sets the scale and the count of good steps. It selects values and does not branch on them, because in a graph they
 /// are not known.
-Operation LossScale::adapt(const Tensor& finite, const Operation& after, Where where) {
+Operation LossScale::adapt(const Tensor& finite, const Tensor& is_last, const Operation& after, Where where) {
   std::optional<Graph::Scope> graph;
   if (after && !open_sink()) graph.emplace(after.graph());
   std::optional<ControlScope> order;
   if (after) order.emplace(ControlInputs{after});
-  const Tensor scale = scale_, steps = good_steps_ + 1, doubled = scale * 2.0;
+  const Tensor scale = scale_, good = good_steps_, steps = good + 1, doubled = scale * 2.0;
   const Tensor enough = greater_equal(steps, growth_steps_);
   const Tensor grown = tapestry::where(logical_and(enough, is_finite(doubled)), doubled, scale);
-  const Tensor next = tapestry::where(finite, grown, maximum(scale * 0.5, 1.0));
-  const Tensor count = tapestry::where(logical_and(finite, logical_not(enough)), steps, 0);
+  const auto if_last = [&](const Tensor& next, const Tensor& before) {
+    return is_last ? tapestry::where(is_last, next, before) : next;
+  };
+  const Tensor next = if_last(tapestry::where(finite, grown, maximum(scale * 0.5, 1.0)), scale);
+  const Tensor count = if_last(tapestry::where(logical_and(finite, logical_not(enough)), steps, 0), good);
   const Tensor assigned = scale_.assign(next), counted = good_steps_.assign(count);
   return after ? group({after, assigned.op(), counted.op()}, {}, where) : Operation();
 }
 
-Tensor LossScale::minimize(Optimizer& optimizer, const Optimizer::Loss& loss, const std::vector<Variable>& variables,
-                           const ApplyOptions& options, Where where) {
-  Tensor value;
+/// The gradients of a loss, which is `value` afterwards, and their Variables.
+std::pair<std::vector<Tensor>, std::vector<Variable>> LossScale::gradients_of(const AnyOptimizer& optimizer,
+                                                                              const Optimizer::Loss& loss,
+                                                                              const std::vector<Variable>& variables,
+                                                                              Tensor& value, Where where) const {
   const auto scaled = [&] {
     value = loss();
     return value ? scale({value, where}) : value;
   };
-  const auto [gradients, of] = loss_gradients(optimizer, scaled, variables, where);
-  apply_gradients(optimizer, unscale({gradients, where}), of, options, where);
+  auto [gradients, of] = loss_gradients(optimizer, scaled, variables, where);
+  return {unscale({gradients, where}), of};
+}
+
+Tensor LossScale::minimize(const AnyOptimizer& optimizer, const Optimizer::Loss& loss,
+                           const std::vector<Variable>& variables, const ApplyOptions& options, Where where) {
+  Tensor value;
+  const auto [gradients, of] = gradients_of(optimizer, loss, variables, value, where);
+  apply_gradients(optimizer, {gradients, where}, of, options, where);
+  return value;
+}
+
+Tensor LossScale::minimize(GradientAccumulation& accumulation, const AnyOptimizer& optimizer,
+                           const Optimizer::Loss& loss, const std::vector<Variable>& variables,
+                           const ApplyOptions& options, Where where) {
+  Tensor value;
+  const auto pairs = gradients_of(optimizer, loss, variables, value, where);
+  const auto made = [&](const Tensor& is_last, const std::vector<Tensor>& means, const ApplyOptions& conditional) {
+    step(optimizer, {means, where}, pairs.second, conditional, is_last, where);
+  };
+  accumulation.add({pairs.first, where}, pairs.second, options, made, where);
   return value;
 }
 

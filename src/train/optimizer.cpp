@@ -13,6 +13,7 @@
 #include "tapestry/ops/math.hpp"
 #include "train/arguments.hpp"
 #include "train/own_variable.hpp"
+#include "train/ready_step.hpp"
 
 namespace tapestry::train {
 namespace {
@@ -21,14 +22,6 @@ void require_symbolic(const Tensor& loss, Where where) {
   if (!loss || !loss.is_symbolic())
     throw InvalidArgumentError(
         "`loss` passed to Optimizer.compute_gradients should be a function when eager execution is enabled.", where);
-}
-
-/// The graph of the condition or of the gradients, or the open graph; nullptr if all have values and no graph is open.
-std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients, const Tensor& condition) {
-  if (bool(condition) && condition.is_symbolic()) return detail::graph_of(condition);
-  for (const auto& [gradient, variable] : gradients)
-    if (bool(gradient) && gradient.is_symbolic()) return detail::graph_of(gradient);
-  return open_sink() ? default_graph().state() : nullptr;
 }
 
 /// "['w', 'b']"
@@ -137,6 +130,15 @@ Optimizer::~Optimizer() = default;
 
 std::int64_t Optimizer::iterations() const { return iterations_.cell()->load().item<std::int64_t>(); }
 
+/// The graph of the condition or of the gradients, or the open graph; nullptr if all have values and no graph is open.
+std::shared_ptr<detail::GraphState> Optimizer::graph_for(const GradientsAndVariables& gradients,
+                                                         const Tensor& condition) {
+  if (bool(condition) && condition.is_symbolic()) return detail::graph_of(condition);
+  for (const auto& [gradient, variable] : gradients)
+    if (bool(gradient) && gradient.is_symbolic()) return detail::graph_of(gradient);
+  return open_sink() ? default_graph().state() : nullptr;
+}
+
 Optimizer::Evaluation Optimizer::evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where,
                                           const std::function<void(std::size_t, const Tensor&)>& when_final) {
   if (variables && variables->empty()) throw InvalidArgumentError("No variables to optimize.", where);
@@ -212,6 +214,14 @@ Operation Optimizer::apply_gradients(const TensorList& gradients, const std::vec
 }
 
 Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where) {
+  check_step(gradients, options, where);
+  if (const std::shared_ptr<detail::GraphState> graph = graph_for(gradients, options.only_if))
+    return add_to_graph(*graph, gradients, options, where);
+  if (const std::optional<Ready> ready = make_ready(gradients, options, where)) make_step(*ready);
+  return {};
+}
+
+void Optimizer::check_step(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where) {
   if (gradients.empty()) throw InvalidArgumentError("No variables provided.", where);
   if (all_empty(gradients))
     throw InvalidArgumentError(detail::join("No gradients provided for any variable: ", names_of(gradients), "."),
@@ -220,21 +230,27 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
     if (gradient) check_gradient(gradient, variable, where);
   if (options.global_step) check_global_step(*options.global_step, where);
   if (options.only_if) check_condition(options.only_if, where);
-  if (const std::shared_ptr<detail::GraphState> graph = graph_for(gradients, options.only_if)) {
-    return add_to_graph(*graph, gradients, options, where);
-  }
+}
+
+/// Computes what a checked step needs; nothing if its condition is false.
+std::optional<Optimizer::Ready> Optimizer::make_ready(const GradientsAndVariables& gradients,
+                                                      const ApplyOptions& options, Where where) {
   const double rate = learning_rate();
   require_not_negative(rate, "learning_rate", where);
   if (bool(options.only_if) && !options.only_if.item<bool>(where)) return {};
-
-  // All checks are done; gradients and slots are made ready before the first Variable changes.
   const ExecuteNow now;
   const PauseRecording pause;
   const CallSiteScope site(where);
   const std::int64_t step = iterations() + 1;
-  const Tensor numbers = tensor(rule_->numbers(rate, step));
-  std::vector<Job> jobs;
-  std::vector<std::optional<IndexedSlices>> rows;  // of each job that changes some rows only
+  Ready ready{.step = step,
+              .numbers = tensor(rule_->numbers(rate, step)),
+              .jobs = {},
+              .rows = {},
+              .values = {},
+              .global_step = options.global_step,
+              .where = where};
+  std::vector<Job>& jobs = ready.jobs;
+  std::vector<std::optional<IndexedSlices>>& rows = ready.rows;
   jobs.reserve(gradients.size());
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
@@ -247,25 +263,29 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
     const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());
   }
-  if (formula_) {
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      const Job& job = jobs[i];
-      rows[i] ? update_rows_in_place(*formula_, numbers, *rows[i], job.variables)
-              : update_in_place(*formula_, numbers, job.gradient, job.variables);
-    }
-  } else {
-    apply_composed(jobs, rate, step, where);
-  }
-  iterations_.assign(step);
-  if (options.global_step) {
-    Variable global_step = *options.global_step;
-    global_step.assign_add(1);
-  }
-  return {};
+  if (!formula_) ready.values = composed_values(jobs, rate, step, where);
+  return ready;
 }
 
-/// Makes updates that are composed of ops. All values are computed before the first one is stored.
-void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::int64_t step, Where where) {
+void Optimizer::make_step(const Ready& ready) {
+  const ExecuteNow now;
+  const PauseRecording pause;
+  const CallSiteScope site(ready.where);
+  if (formula_) {
+    for (std::size_t i = 0; i < ready.jobs.size(); ++i) {
+      const Job& job = ready.jobs[i];
+      ready.rows[i] ? update_rows_in_place(*formula_, ready.numbers, *ready.rows[i], job.variables)
+                    : update_in_place(*formula_, ready.numbers, job.gradient, job.variables);
+    }
+  }
+  for (const auto& [variable, value] : ready.values) variable.cell()->store(value.to(variable.device()).contiguous());
+  iterations_.assign(ready.step);
+  if (ready.global_step) ready.global_step->assign_add(1);
+}
+
+/// The values of updates that are composed of ops, to be stored in this order.
+std::vector<std::pair<Variable, Tensor>> Optimizer::composed_values(const std::vector<Job>& jobs, double rate,
+                                                                    std::int64_t step, Where where) const {
   // The second update of a Variable that comes twice starts from the result of the first.
   std::unordered_map<const Variable::Cell*, Tensor> values;
   std::vector<std::pair<Variable, Tensor>> in_order;
@@ -285,7 +305,7 @@ void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::i
       in_order.emplace_back(job.variables[i], next[i]);
     }
   }
-  for (const auto& [variable, value] : in_order) variable.cell()->store(value.to(variable.device()).contiguous());
+  return in_order;
 }
 
 Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tapestry/train/optimizer.hpp"
+#include "tapestry/train/groups.hpp"
 
 namespace tapestry::train {
 
@@ -27,14 +27,22 @@ class TAPESTRY_API GradientAccumulation {
   /// Throws InvalidArgumentError for a number of batches below 1.
   explicit GradientAccumulation(std::int64_t batches, Where where = Where::here());
 
+  // There is no move: what was moved from stands for the same.
+  GradientAccumulation(const GradientAccumulation&) = default;
+  GradientAccumulation& operator=(const GradientAccumulation&) = default;
+  ~GradientAccumulation() = default;
+
   /// Adds the gradients of a loss, and makes a step if this is the last batch. Returns the loss. Without Variables, it
-  /// uses all trainable ones that the loss reads. Throws what `Optimizer::minimize` throws.
-  Tensor minimize(Optimizer& optimizer, const Optimizer::Loss& loss, const std::vector<Variable>& variables = {},
-                  const ApplyOptions& options = {}, Where where = Where::here());
+  /// uses all trainable ones that the loss reads, or those of ParameterGroups. Throws what `Optimizer::minimize`
+  /// throws.
+  Tensor minimize(const AnyOptimizer& optimizer, const Optimizer::Loss& loss,
+                  const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
+                  Where where = Where::here());
   /// The same with given gradients. Empty gradients count as zeros. Throws InvalidArgumentError when all are empty, and
   /// unless every call has the same Variables, in any order.
-  void apply_gradients(Optimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
-                       const ApplyOptions& options = {}, Where where = Where::here());
+  void apply_gradients(const AnyOptimizer& optimizer, const TensorList& gradients,
+                       const std::vector<Variable>& variables, const ApplyOptions& options = {},
+                       Where where = Where::here());
 
   /// The number of batches that have been added since the last step.
   std::int64_t pending() const;
@@ -49,10 +57,12 @@ class TAPESTRY_API GradientAccumulation {
 
  private:
   friend class DataParallel;
-  /// Changes the mean gradients before the step. It is called for every batch; the scalar tells whether it is the last.
-  using Change = std::function<std::vector<Tensor>(const Tensor& is_last, const std::vector<Tensor>& means)>;
-  void add(Optimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
-           const ApplyOptions& options, const Change& change, Where where);
+  friend class LossScale;
+  /// Makes the step with the mean gradients, under the condition in its options. It is called for every batch; the
+  /// scalar tells whether it is the last.
+  using Step = std::function<void(const Tensor& is_last, const std::vector<Tensor>& means, const ApplyOptions&)>;
+  void add(const TensorList& gradients, const std::vector<Variable>& variables, const ApplyOptions& options,
+           const Step& step, Where where);
 
   struct Rows;
   /// What has been added up for a Variable: all of its gradient, or rows, if the first one was row-sparse.

@@ -32,12 +32,17 @@ class TAPESTRY_API ParameterGroups {
       : ParameterGroups(std::vector<Group>(groups), where) {}
   /// @}
 
+  // There is no move: what was moved from stands for the same.
+  ParameterGroups(const ParameterGroups&) = default;
+  ParameterGroups& operator=(const ParameterGroups&) = default;
+  ~ParameterGroups() = default;
+
   /// Makes one step, in eager code or in a trace, and returns the loss before the step. `global_step` counts once.
   /// Variables that are frozen by now stay as they are.
   /// Throws InvalidArgumentError when the loss depends on no Variable of some group; then nothing has changed.
   Tensor minimize(const Optimizer::Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
   /// Makes a step with the gradients of `variables()`, in their order. A group whose gradients are all empty makes no
-  /// step. Throws what the optimizers throw.
+  /// step. Throws what the optimizers throw; then nothing has changed in any group.
   void apply_gradients(const TensorList& gradients, const ApplyOptions& options = {}, Where where = Where::here());
 
   /// The Variables of all groups, one group after the other.
@@ -50,7 +55,32 @@ class TAPESTRY_API ParameterGroups {
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:
+  friend class AnyOptimizer;
+  GradientsAndVariables compute_gradients(const Optimizer::Loss& loss, Where where);
+  Operation apply(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where);
+
   std::vector<Group> groups_;
+};
+
+/// What makes a step: an Optimizer or ParameterGroups, which must outlive it.
+class TAPESTRY_API AnyOptimizer {
+ public:
+  /// Arguments of this type are written as the one or the other.
+  /// @{
+  AnyOptimizer(Optimizer& optimizer) : optimizer_(&optimizer) {}  // NOLINT(google-explicit-constructor)
+  AnyOptimizer(ParameterGroups& groups) : groups_(&groups) {}     // NOLINT(google-explicit-constructor)
+  /// @}
+
+  /// For the library: the gradients of a loss, by default those of all Variables that the loss reads, or of the groups.
+  GradientsAndVariables compute_gradients(const Optimizer::Loss& loss, const std::vector<Variable>& variables,
+                                          Where where) const;
+  /// For the library: makes a step. Throws InvalidArgumentError for a Variable that is in no group.
+  Operation apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
+                            const ApplyOptions& options, Where where) const;
+
+ private:
+  Optimizer* optimizer_ = nullptr;
+  ParameterGroups* groups_ = nullptr;
 };
 
 /// @}

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tapestry/train/optimizer.hpp"
+#include "tapestry/train/accumulation.hpp"
 
 namespace tapestry::train {
 
@@ -42,13 +42,21 @@ class TAPESTRY_API LossScale {
   /// Makes a step with gradients from `unscale` if all are finite, and adapts the scale. A step that is not made
   /// changes neither Variables nor slots, nor the optimizer's number of steps, nor the global step. Otherwise this is
   /// `Optimizer::apply_gradients`, and throws what that throws.
-  Operation apply_gradients(Optimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
-                            const ApplyOptions& options = {}, Where where = Where::here());
+  Operation apply_gradients(const AnyOptimizer& optimizer, const TensorList& gradients,
+                            const std::vector<Variable>& variables, const ApplyOptions& options = {},
+                            Where where = Where::here());
 
   /// Does all of this for one step, in eager code or in a trace, and returns the loss before the step. Without
-  /// Variables, it uses all trainable ones that the loss reads.
-  Tensor minimize(Optimizer& optimizer, const Optimizer::Loss& loss, const std::vector<Variable>& variables = {},
-                  const ApplyOptions& options = {}, Where where = Where::here());
+  /// Variables, it uses all trainable ones that the loss reads, or those of ParameterGroups.
+  Tensor minimize(const AnyOptimizer& optimizer, const Optimizer::Loss& loss,
+                  const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
+                  Where where = Where::here());
+  /// The same for a step that is made from several batches: the gradients are divided by the scale before they are
+  /// summed up, and the scale adapts itself with the last batch. An infinite or NaN gradient of any of the batches
+  /// skips the whole step.
+  Tensor minimize(GradientAccumulation& accumulation, const AnyOptimizer& optimizer, const Optimizer::Loss& loss,
+                  const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
+                  Where where = Where::here());
 
   /// The scale of the next step.
   double value() const;
@@ -61,7 +69,13 @@ class TAPESTRY_API LossScale {
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:
-  Operation adapt(const Tensor& finite, const Operation& after, Where where);
+  std::pair<std::vector<Tensor>, std::vector<Variable>> gradients_of(const AnyOptimizer& optimizer,
+                                                                     const Optimizer::Loss& loss,
+                                                                     const std::vector<Variable>& variables,
+                                                                     Tensor& value, Where where) const;
+  Operation step(const AnyOptimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
+                 const ApplyOptions& options, const Tensor& is_last, Where where);
+  Operation adapt(const Tensor& finite, const Tensor& is_last, const Operation& after, Where where);
 
   std::int64_t growth_steps_;
   Variable scale_, good_steps_;

@@ -227,6 +227,13 @@ class TAPESTRY_API Optimizer {
     GradientsAndVariables gradients;
   };
   friend class DataParallel;
+  friend class ParameterGroups;
+  /// An eager step that cannot fail any more.
+  struct Ready;
+  static std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients, const Tensor& condition);
+  static void check_step(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where);
+  std::optional<Ready> make_ready(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where);
+  void make_step(const Ready& ready);
   /// `when_final`: as in GradientOptions.
   static Evaluation evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where,
                              const std::function<void(std::size_t, const Tensor&)>& when_final = {});
@@ -236,7 +243,8 @@ class TAPESTRY_API Optimizer {
   std::string new_key(const std::string& name) const;
   std::string key_in(const StateDict& state, const std::string& key, const Variable& variable,
                      std::size_t before) const;
-  void apply_composed(const std::vector<Job>& jobs, double rate, std::int64_t step, Where where);
+  std::vector<std::pair<Variable, Tensor>> composed_values(const std::vector<Job>& jobs, double rate, std::int64_t step,
+                                                           Where where) const;
   Tensors checked_update(const Variable& variable, const Tensor& value, const Tensor& gradient, const Tensors& slots,
                          const Step& step, Where where) const;
   Operation add_composed(const Tensor& gradient, const std::vector<Variable>& variables, const Tensor& numbers,
