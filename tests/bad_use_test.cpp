@@ -250,6 +250,23 @@ TEST_CASE("what was moved from") {
   for ([[maybe_unused]] const auto& batch : same_loader) ++batches;
   CHECK(batches == 4);
 
+  data::Stream<int> stream({1, 2, 3});
+  const data::Stream<int> same_stream = moved(stream).map([](int i) { return i; });
+  CHECK(stream.collect() == std::vector{1, 2, 3});
+  CHECK(stream.epoch() == 1);
+  data::Vocabulary words({"a", "b"});
+  const data::Vocabulary same_words = moved(words);
+  CHECK(words.id("b") == 1);
+  data::ExampleParser parser({{"age", data::Feature::floats({})}});
+  const data::ExampleParser same_parser = moved(parser);
+  check_values(parser(data::Record{data::encode({{"age", 3.0}})})["age"], {3});
+  Communicator world = Communicator::world();
+  const Communicator same_world = moved(world);
+  CHECK(world.size() == 1);
+  Fetch fetch(w);
+  const Fetch same_fetch = moved(fetch);
+  check_values(session.run(std::vector{fetch})[0], {2, 2, 2, 2});
+
   random::NumpyLegacy numbers(0);
   const random::NumpyLegacy taken_numbers = moved(numbers);
   CHECK_THROWS_AS(numbers.randn({1}), FailedPreconditionError);
@@ -257,6 +274,60 @@ TEST_CASE("what was moved from") {
   summary::FileWriter writer(folder.path().string());
   const summary::FileWriter taken_writer = moved(writer);
   CHECK_THROWS_AS(writer.add_scalar("a", 1, 1), FailedPreconditionError);
+  summary::FileReader reader(folder.path().string());
+  const summary::FileReader same_reader = moved(reader);
+  auto event = reader.begin();
+  const auto same_event = moved(event);
+  CHECK((event == std::default_sentinel) == (same_event == std::default_sentinel));
+}
+
+// The parts of a training that were moved from make the same steps, together with what they were moved to.
+TEST_CASE("what was moved from in a training") {
+  const auto moved = [](auto& from) { return std::decay_t<decltype(from)>(std::move(from)); };
+  Variable w(1.0, {.name = "w"});
+  const auto loss = [&] { return square(w); };
+  train::GradientDescentOptimizer opt(0.25);
+  train::ParameterGroups groups({{&opt, {w}}});
+  const train::ParameterGroups same_groups = moved(groups);
+  groups.minimize(loss);
+  check_values(w, {0.5});
+  train::GradientAccumulation two(2);
+  two.minimize(opt, loss, {w});
+  const train::GradientAccumulation same_two = moved(two);
+  two.minimize(opt, loss, {w});
+  check_values(w, {0.25});
+  CHECK(same_two.pending() == 0);
+  train::ExponentialMovingAverage average(0.5, {w});
+  const train::ExponentialMovingAverage same_average = moved(average);
+  w.assign(0.75);
+  average.update();
+  check_values(same_average.average(w), {0.5});
+  train::DataParallel parallel(opt, Communicator::world());
+  const train::DataParallel same_parallel = moved(parallel);
+  parallel.minimize(loss, {w});
+  check_values(w, {0.375});
+  train::LBFGS lbfgs({w});
+  const train::LBFGS same_lbfgs = moved(lbfgs);
+  lbfgs.minimize(loss);
+  CHECK(std::abs(w.value().item<double>()) < 1e-6);
+}
+
+TEST_CASE("iterators past the end, and null pointers") {
+  data::Stream<int> stream({1});
+  auto element = stream.begin();
+  ++element;
+  CHECK_THROWS_AS(*element, OutOfRangeError);
+  CHECK_THROWS_AS(++element, OutOfRangeError);
+  data::Loader loader({ones({1}), ones({1})}, {.batch = 1});
+  auto batch = loader.begin();
+  ++batch;
+  CHECK_THROWS_AS(++batch, OutOfRangeError);
+  Variable* variable = nullptr;
+  nn::Dense* layer = nullptr;
+  double* number = nullptr;
+  TAPESTRY_INVALID("A null pointer is given for a part of a checkpoint", Checkpoint{.model = variable});
+  TAPESTRY_INVALID("A null pointer is given for a part of a checkpoint", Checkpoint{.model = layer});
+  CHECK_THROWS_AS((Checkpoint{.more = {{"rate", number}}}), InvalidArgumentError);
 }
 
 TEST_CASE("Variables") {

@@ -100,7 +100,10 @@ Tensor endless() {
 }  // namespace
 
 TEST_CASE("a graph trains on a server as in this process, to the bit") {
-  const Server server = Server::create_local_server();
+  Server moved = Server::create_local_server();
+  const Server server = std::move(moved);
+  CHECK_THROWS_AS(moved.join(), FailedPreconditionError);  // NOLINT(bugprone-use-after-move)
+  CHECK_THROWS_AS(moved.stop(), FailedPreconditionError);
   const auto check = [&](auto make, bool eager, double tolerance = 0) {
     const Training here = mlp(make(), eager), there = mlp(make(), eager);
     const Session local(here.graph), remote(server.target(), there.graph);

@@ -24,8 +24,9 @@ class TAPESTRY_API StateRef {
   StateRef() = default;
   /// Refers to an object with `state_dict()` and `load_state_dict(StateDict)`.
   template <Stateful T>
-  StateRef(T* object)  // NOLINT(google-explicit-constructor): written as `.model = &net`
-      : get_([object] { return StateDict(object->state_dict()); }), set_([object](const StateDict& state, Where where) {
+  StateRef(T* object, Where given = Where::here())  // NOLINT(google-explicit-constructor): written as `.model = &net`
+      : get_([object = required(object, given)] { return StateDict(object->state_dict()); }),
+        set_([object](const StateDict& state, Where where) {
           if constexpr (requires { object->load_state_dict(state, where); }) {
             object->load_state_dict(state, where);
           } else {
@@ -34,13 +35,14 @@ class TAPESTRY_API StateRef {
         }) {}
   /// Refers to a number, which is saved as a float64 or int64 scalar.
   template <class T>
-  requires std::is_arithmetic_v<T> StateRef(T* number)  // NOLINT(google-explicit-constructor)
-      : get_([number] { return of_number(static_cast<Number<T>>(*number)); }),
+  requires std::is_arithmetic_v<T> StateRef(T* number,
+                                            Where given = Where::here())  // NOLINT(google-explicit-constructor)
+      : get_([number = required(number, given)] { return of_number(static_cast<Number<T>>(*number)); }),
         set_([number](const StateDict& state, Where where) {
           *number = static_cast<T>(single(state, dtype_of<Number<T>>(), where).template item<Number<T>>());
         }) {}
   /// Refers to a Variable. Loading a state assigns its value.
-  StateRef(Variable* variable);  // NOLINT(google-explicit-constructor)
+  StateRef(Variable* variable, Where given = Where::here());  // NOLINT(google-explicit-constructor)
 
   /// Whether it refers to an object. The other functions need one.
   explicit operator bool() const { return static_cast<bool>(get_); }
@@ -51,6 +53,13 @@ class TAPESTRY_API StateRef {
   void load_state_dict(const StateDict& state, Where where) const { set_(state, where); }
 
  private:
+  /// The pointer. Throws InvalidArgumentError for one to nothing.
+  template <class T>
+  static T* required(T* pointer, Where where) {
+    if (!pointer) refuse_null(where);
+    return pointer;
+  }
+  [[noreturn]] static void refuse_null(Where where);
   template <class T>
   using Number = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
   template <class T>

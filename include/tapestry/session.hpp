@@ -99,7 +99,7 @@ class TAPESTRY_API Fetch {
   enum class Kind : std::uint8_t { tensor, operation, variable, name };
   Tensor tensor_;
   Operation operation_;
-  std::shared_ptr<Variable::Cell> cell_;
+  detail::Handle<Variable::Cell> cell_;
   std::string name_;
   Kind kind_;
 };

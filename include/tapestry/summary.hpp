@@ -204,7 +204,7 @@ class TAPESTRY_API FileReader {
   template <class T, class Data>
   std::vector<Entry<T>> entries(std::string_view plugin, std::string_view tag, Where where) const;
 
-  std::shared_ptr<State> state_;
+  detail::Handle<State> state_;
 };
 
 /// A position among the events of a FileReader. Copies advance together.
@@ -235,7 +235,7 @@ class TAPESTRY_API FileReader::Iterator {
   explicit Iterator(std::shared_ptr<Pass> pass) : pass_(std::move(pass)) {}
   bool at_end() const;
 
-  std::shared_ptr<Pass> pass_;
+  detail::Handle<Pass> pass_;
 };
 
 /// @}

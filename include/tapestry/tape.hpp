@@ -79,7 +79,7 @@ class TAPESTRY_API Source {
 
  private:
   Tensor tensor_;
-  std::shared_ptr<Variable::Cell> cell_;
+  detail::Handle<Variable::Cell> cell_;
 };
 
 /// A type that converts to a Source: a Tensor, a Variable, a Parameter.

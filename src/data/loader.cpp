@@ -134,6 +134,7 @@ std::shared_ptr<RowLoader::Epoch> RowLoader::start() {
 }
 
 Tensors RowLoader::next(std::shared_ptr<Epoch>& epoch) {
+  if (!epoch) throw OutOfRangeError("There is no batch behind the last one of a Loader");
   if (epoch->left() > 0) return epoch->next();
   epoch.reset();
   return {};

@@ -17,6 +17,11 @@ StreamPosition::StreamPosition(const StreamPosition& other) : state_(std::make_s
   state_->running = nullptr;
 }
 
+StreamPosition& StreamPosition::operator=(const StreamPosition& other) {
+  state_ = StreamPosition(other).state_;
+  return *this;
+}
+
 std::int64_t StreamPosition::epoch() const { return state_->epoch + (state_->left ? 1 : 0); }
 
 StateDict StreamPosition::state_dict() const {
@@ -45,6 +50,8 @@ void StreamPosition::refuse_position(std::int64_t element, std::int64_t size) {
   throw InvalidArgumentError(detail::join("The position to go on from is behind element ", element, ", but there are ",
                                           size, "; has the stream been saved with other data or other stages?"));
 }
+
+void StreamPosition::refuse_end() { throw OutOfRangeError("There is no element behind the last one of a Stream"); }
 
 StreamPosition::Pass::Pass(const StreamPosition& position) : state_(position.state_) {
   const bool goes_on = std::exchange(state_->restored, false);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "distributed/rpc_plugin.hpp"
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
@@ -113,7 +114,7 @@ Server& Server::operator=(Server&& other) noexcept {
 const std::string& Server::target() const { return target_; }
 const std::string& Server::job() const { return job_; }
 int Server::task() const { return task_; }
-void Server::join() { service_->wait(); }
-void Server::stop() { service_->stop(); }
+void Server::join() { detail::owned(service_)->wait(); }
+void Server::stop() { detail::owned(service_)->stop(); }
 
 }  // namespace tapestry

@@ -287,7 +287,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       case Fetch::Kind::operation:
         return {{}, fetch.operation_};
       case Fetch::Kind::variable:
-        return {graph_.state()->read(Variable(fetch.cell_), {}), {}};
+        return {graph_.state()->read(Variable(static_cast<const std::shared_ptr<Variable::Cell>&>(fetch.cell_)), {}),
+                {}};
       default:
         if (fetch.name_.find(':') == std::string::npos) return {{}, graph_.get_operation_by_name(fetch.name_, {})};
         return {graph_.get_tensor_by_name(fetch.name_, {}), {}};

@@ -10,6 +10,7 @@
 
 #include "tapestry/data/example.hpp"
 #include "tapestry/data/text_ids.hpp"
+#include "tapestry/detail/handle.hpp"
 
 namespace tapestry::data {
 
@@ -111,7 +112,7 @@ class TAPESTRY_API ExampleParser {
 
  private:
   struct State;
-  std::shared_ptr<const State> state_;
+  detail::Handle<const State> state_;
 };
 
 /// @}

@@ -89,7 +89,8 @@ class TAPESTRY_API RowLoader {
   class Epoch;
   /// Starts the next epoch, or continues the one that `load_state_dict` has restored.
   std::shared_ptr<Epoch> start();
-  /// The next batch of an epoch. When there is none, it makes the handle empty.
+  /// The next batch of an epoch. When there is none, it makes the handle empty. Throws OutOfRangeError for an empty
+  /// one.
   static Tensors next(std::shared_ptr<Epoch>& epoch);
 
  private:
@@ -120,7 +121,7 @@ class BasicLoader : public RowLoader {
    public:
     /// The current batch.
     const B& operator*() const { return batch_; }
-    /// Advances to the next batch. Throws what a transform throws.
+    /// Advances to the next batch. Throws what a transform throws, and OutOfRangeError past the last one.
     Iterator& operator++() {
       const Tensors list = next(epoch_);
       batch_ = epoch_ ? batch_of(list) : B{};

@@ -13,6 +13,7 @@
 #include "tapestry/data/collate.hpp"
 #include "tapestry/data/shard.hpp"
 #include "tapestry/data/stages.hpp"
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/state_dict.hpp"
 
 namespace tapestry::data {
@@ -43,9 +44,7 @@ class TAPESTRY_API StreamPosition {
   /// A copy starts at the same position, and then advances independently.
   /// @{
   StreamPosition(const StreamPosition& other);
-  StreamPosition(StreamPosition&&) noexcept = default;
-  StreamPosition& operator=(const StreamPosition& other) { return *this = StreamPosition(other); }
-  StreamPosition& operator=(StreamPosition&&) noexcept = default;
+  StreamPosition& operator=(const StreamPosition& other);
   ~StreamPosition() = default;
   /// @}
 
@@ -84,6 +83,8 @@ class TAPESTRY_API StreamPosition {
   static void call_eagerly(const std::function<void()>& function);
   /// Throws InvalidArgumentError: a restored position is behind the end.
   [[noreturn]] static void refuse_position(std::int64_t element, std::int64_t size);
+  /// Throws OutOfRangeError: an iterator is past the last element.
+  [[noreturn]] static void refuse_end();
 
  private:
   std::shared_ptr<State> state_;  ///< shared with the passes, which may outlive the stream
@@ -226,12 +227,17 @@ class Stream : public StreamPosition {
   /// others.
   class Iterator {
    public:
-    /// The current element, which may be moved from.
-    T& operator*() const { return *loop_->current; }
+    /// The current element, which may be moved from. Throws OutOfRangeError past the last one.
+    T& operator*() const {
+      if (!loop_) refuse_end();
+      return *loop_->current;
+    }
     /// The same.
-    T* operator->() const { return &*loop_->current; }
-    /// Advances to the next element. Throws what reading and the functions of the stages throw.
+    T* operator->() const { return &**this; }
+    /// Advances to the next element. Throws what reading and the functions of the stages throw, and OutOfRangeError
+    /// past the last one.
     Iterator& operator++() {
+      if (!loop_) refuse_end();
       const std::shared_ptr<Loop> loop = std::exchange(loop_, nullptr);  // an exception ends the epoch
       call_eagerly([&] { loop->current = loop->cursor->next(); });
       if (loop->current) {
@@ -295,7 +301,7 @@ class Stream : public StreamPosition {
     });
   }
 
-  std::shared_ptr<const Source<T>> source_;
+  detail::Handle<const Source<T>> source_;
 };
 
 /// @}

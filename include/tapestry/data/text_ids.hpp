@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::data {
@@ -44,7 +45,7 @@ class TAPESTRY_API Vocabulary {
 
  private:
   struct State;
-  std::shared_ptr<const State> state_;
+  detail::Handle<const State> state_;
 };
 
 /// @}

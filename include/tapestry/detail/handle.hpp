@@ -21,6 +21,13 @@ class Handle : public std::shared_ptr<T> {
   ~Handle() = default;
 };
 
+/// The pointer, unless what it points to has been moved to another object: then it throws FailedPreconditionError.
+template <class Pointer>
+const Pointer& owned(const Pointer& pointer) {
+  if (!pointer) throw FailedPreconditionError("An object was used that had been moved to another one");
+  return pointer;
+}
+
 /// What an object owns that can be moved, but not copied. Use of one that was moved from throws
 /// FailedPreconditionError.
 template <class T>
@@ -31,10 +38,7 @@ class Owned : public std::unique_ptr<T> {
       : std::unique_ptr<T>(std::move(owned)) {}
 
   T* operator->() const { return &**this; }
-  T& operator*() const {
-    if (!this->get()) throw FailedPreconditionError("An object was used that had been moved to another one");
-    return *this->get();
-  }
+  T& operator*() const { return *owned(this->get()); }
 };
 
 }  // namespace tapestry::detail

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tapestry/data/shard.hpp"
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/variable.hpp"
 
@@ -120,7 +121,7 @@ class TAPESTRY_API Communicator {
   /// @}
 
  private:
-  CommunicatorRef collectives_;
+  detail::Handle<detail::Collectives> collectives_;
 };
 
 /// Runs a function on several ranks, each a thread of this process, and returns when all have ended. In the function,

@@ -29,6 +29,11 @@ class TAPESTRY_API ExponentialMovingAverage {
   /// type.
   ExponentialMovingAverage(double decay, const std::vector<Variable>& variables, Where where = Where::here());
 
+  // There is no move: what was moved from stands for the same.
+  ExponentialMovingAverage(const ExponentialMovingAverage&) = default;
+  ExponentialMovingAverage& operator=(const ExponentialMovingAverage&) = default;
+  ~ExponentialMovingAverage() = default;
+
   /// Updates the averages with the current values of the Variables.
   void update(Where where = Where::here());
   /// The average of a Variable. Throws NotFoundError for a Variable that is not averaged.

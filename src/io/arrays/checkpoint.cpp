@@ -124,8 +124,12 @@ void restore_parts(const std::map<std::string, StateRef>& parts, const StateDict
 
 }  // namespace
 
-StateRef::StateRef(Variable* variable)
-    : get_([variable] {
+void StateRef::refuse_null(Where where) {
+  throw InvalidArgumentError("A null pointer is given for a part of a checkpoint; leave out what there is not", where);
+}
+
+StateRef::StateRef(Variable* variable, Where given)
+    : get_([variable = required(variable, given)] {
         const ExecuteNow now;
         const PauseRecording pause;
         return StateDict{{"", variable->value()}};
