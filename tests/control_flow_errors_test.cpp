@@ -1,6 +1,8 @@
 // Errors of branches and loops: what is refused, when, and at which line; and that other calls go on.
 
+#include <algorithm>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -276,6 +278,131 @@ TEST_CASE("a predicate that is no bool is refused, eagerly and traced") {
     says("The predicate", message([&] { trace(choose, {spec(p.dtype(), {})}); }));
     says("The condition of the loop", message([&] { trace(count, {spec(p.dtype(), {})}); }));
   }
+}
+
+namespace {
+
+std::stop_source stopping;
+int calls_until_stop = 0;
+
+/// The input. One of the calls stops the run.
+Tensor stops(const Tensor& x) {
+  static const Op& op = register_op({.name = "StopsRun",
+                                     .infer = same_shape,
+                                     .cpu =
+                                         [](const Call& call) {
+                                           if (--calls_until_stop == 0) stopping.request_stop();
+                                           std::copy_n(call.input(0).contiguous().data<float>(), call.output().size(),
+                                                       call.output_data<float>());
+                                         },
+                                     .gradient = [](const Call&, const Tensor& g) { return stops(g); },
+                                     .needs = needs_nothing});
+  return apply(op, {x});
+}
+
+/// Repeats the body until the elements are below 0.
+Tensor repeat(const std::string& name, const Tensor& x, const std::function<Tensor(Tensor)>& body) {
+  return while_loop([](const Tensor& s) { return reduce_max(s) >= 0.0F; }, body, x, {.name = name});
+}
+
+struct Stopped {
+  std::string name;
+  std::function<Tensor(Tensor)> f;  ///< of a vector of the number 10
+  int call;                         ///< of `stops`, which stops the run
+  std::string progress;             ///< the beginning of the message, before the steps of the innermost function
+};
+
+std::vector<Stopped> stopped_runs() {
+  const auto stops_and_falls = [](const Tensor& s) { return stops(s) - 1.0F; };
+  const auto inner = [=](const Tensor& s) { return s + repeat("inner", s, stops_and_falls) * 6.0F; };
+  const auto gradient_of_loop = [](bool recompute) {
+    return [=](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y =
+          while_loop([](const Tensor& s) { return reduce_max(s) < 1e4F; }, [](const Tensor& s) { return stops(s) * s; },
+                     x, {.recompute = recompute, .name = "loop"});
+      return tape.gradient(reduce_sum(y), x);
+    };
+  };
+  return {
+      {"a condition",
+       [](const Tensor& x) {
+         return while_loop([](const Tensor& s) { return reduce_max(stops(s)) >= 0.0F; },
+                           [](const Tensor& s) { return s - 1.0F; }, x, {.name = "loop"});
+       },
+       3, "'loop' has done 2 iterations, in it "},
+      {"a body", [=](const Tensor& x) { return repeat("loop", x, stops_and_falls); }, 3,
+       "'loop' has done 2 iterations, in it "},
+      {"between iterations",
+       [](const Tensor& x) {
+         return map([](const Tensor& s) { return stops(s); }, stack(std::vector<Tensor>{x, x, x, x}), {.name = "map"});
+       },
+       3, "'map' has done 3 iterations"},
+      {"a loop in a loop", [=](const Tensor& x) { return repeat("outer", x, inner); }, 13,
+       "'outer' has done 1 iterations, in it 'inner' has done 1 iterations, in it "},
+      {"a branch",
+       [=](const Tensor& x) {
+         return cond(
+             reduce_max(x) < 0.0F, [&] { return x; }, [&] { return stops(stops(x)) * 2.0F; }, "branch");
+       },
+       1, "'branch' runs else, in it "},
+      {"one of many branches",
+       [=](const Tensor& x) {
+         const auto branch = [=] { return stops(stops(x)) * 2.0F; };
+         return switch_case(reduce_max(x).cast(int32), {[=] { return x; }, branch}, "branch");
+       },
+       1, "'branch' runs branch_1, in it "},
+      {"a loop in a branch in a loop",
+       [=](const Tensor& x) {
+         return repeat("outer", x, [=](const Tensor& s) {
+           return cond(
+               reduce_max(s) > 9.0F, [&] { return s - 1.0F; }, [&] { return inner(s); }, "branch");
+         });
+       },
+       2, "'outer' has done 1 iterations, in it 'branch' runs else, in it 'inner' has done 1 iterations, in it "},
+      {"a loop's gradient", gradient_of_loop(false), 4,
+       "'gradients/loop_grad/StatelessWhile' has done 1 iterations, in it "},
+      {"the gradient of a loop that computes again", gradient_of_loop(true), 4,
+       "'gradients/loop_grad/StatelessWhile' has come back to iteration 1, in it "},
+      {"the gradient of a loop that computes again, later", gradient_of_loop(true), 6,
+       "'gradients/loop_grad/StatelessWhile' has come back to iteration 0, in it "},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("the error of a run that ends in a loop or a branch tells how far each of them has come") {
+  for (const Stopped& each : stopped_runs())
+    for (const std::int64_t size : {1, 2000})  // what loops carry is copied if it is small
+      for (const bool optimize : {true, false})
+        for (const bool measured : {true, false}) {
+          CAPTURE(each.name);
+          CAPTURE(size);
+          CAPTURE(optimize);
+          CAPTURE(measured);
+          const Graph graph;
+          Tensor x, y;
+          {
+            const auto scope = graph.as_default();
+            x = placeholder(float32, {size});
+            y = each.f(x);
+          }
+          const Session session(graph, {.optimize = optimize});
+          for (int run = 0; run < 2; ++run) {
+            calls_until_stop = each.call;
+            stopping = std::stop_source();
+            RunMetadata metadata;
+            RunOptions options{.stop = stopping.get_token()};
+            if (measured) options.trace_level = TraceLevel::full;
+            const std::string message = message_of<CancelledError>([&] {
+              session.run(y, {{x, full({size}, 10.0F)}}, options, &metadata);
+            });
+            CHECK(message.starts_with("The run was cancelled: " + each.progress));
+            calls_until_stop = 0;
+            CHECK(session.run(y, {{x, full({size}, 10.0F)}}).size() > 0);
+          }
+        }
 }
 
 TEST_CASE("a file that lies about which lists of a loop have elements of different shapes gives an error or values") {

@@ -13,6 +13,14 @@
 
 namespace tapestry::detail {
 
+/// A part of a run that runs steps of its own, such as a loop.
+class RunPart {
+ public:
+  virtual ~RunPart() = default;
+  /// How far it has come: "'loop' has done 3 iterations".
+  virtual std::string progress() const = 0;
+};
+
 /// The time by which a run must have ended, unless it is cancelled or its session is closed before.
 class Deadline {
  public:
@@ -28,26 +36,34 @@ class Deadline {
         closing_(std::move(closing)),
         end_(milliseconds == INT64_MAX ? Clock::time_point::max()
                                        : Clock::now() + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
+  /// The deadline of a run in a part of it. Its errors tell how far this part has come, too. Both must outlive it.
+  Deadline(const Deadline& outer, const RunPart& part)
+      : milliseconds_(outer.milliseconds_), end_(outer.end_), run_(&outer.run()), outer_(&outer), part_(&part) {}
 
   Clock::time_point end() const { return end_; }
   bool has_passed() const {
-    if (stop_.stop_requested() || closing_.stop_requested()) return true;
+    if (run().stop_.stop_requested() || run().closing_.stop_requested()) return true;
     return milliseconds_ < INT64_MAX && Clock::now() >= end_;
   }
   /// When a thread that waits should look again whether it has passed.
   Clock::time_point next_look() const {
     constexpr std::chrono::milliseconds interval(20);
-    return stop_.stop_possible() || closing_.stop_possible() ? std::min(end_, Clock::now() + interval) : end_;
+    const bool may_stop = run().stop_.stop_possible() || run().closing_.stop_possible();
+    return may_stop ? std::min(end_, Clock::now() + interval) : end_;
   }
-  /// `state`: how far the run has come.
-  [[noreturn]] void fail(const std::string& state) const {
-    if (stop_.stop_requested()) throw CancelledError(join("The run was cancelled: ", state));
-    if (closing_.stop_requested()) throw CancelledError(join("The session was closed: ", state));
+  /// `state`: how far the run has come, in the part whose deadline this is; empty if only the part can tell.
+  [[noreturn]] void fail(std::string state = {}) const {
+    for (const Deadline* each = this; each->outer_; each = each->outer_)
+      state = each->part_->progress() + (state.empty() ? "" : ", in it " + state);
+    if (run().stop_.stop_requested()) throw CancelledError(join("The run was cancelled: ", state));
+    if (run().closing_.stop_requested()) throw CancelledError(join("The session was closed: ", state));
     throw DeadlineExceededError(
-        join("Timed out waiting for notification: after ", milliseconds_, " ms ", state, cause_));
+        join("Timed out waiting for notification: after ", milliseconds_, " ms ", state, run().cause_));
   }
 
  private:
+  const Deadline& run() const { return run_ ? *run_ : *this; }
+
   /// A bound, so that `end_` does not overflow the clock.
   static constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
 
@@ -55,6 +71,9 @@ class Deadline {
   std::string_view cause_;
   std::stop_token stop_, closing_;
   Clock::time_point end_;
+  const Deadline* run_ = nullptr;  ///< that of the whole run; null if this is it
+  const Deadline* outer_ = nullptr;
+  const RunPart* part_ = nullptr;
 };
 
 /// Locks the mutex; throws DeadlineExceededError if that takes until the deadline.

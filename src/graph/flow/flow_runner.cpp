@@ -28,6 +28,10 @@ T decision(const Tensor& value, std::string_view node) {
   return on_host(value).item<T>();
 }
 
+void require_time(const Deadline* deadline) {
+  if (deadline && deadline->has_passed()) deadline->fail();
+}
+
 class BranchRunner final : public FlowRunner {
  public:
   BranchRunner(const Node& node, const SessionOptions& options)
@@ -37,21 +41,24 @@ class BranchRunner final : public FlowRunner {
     for (const GraphFunction& each : *functions_) branches_.emplace_back(node, each, operands, options);
   }
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
-    const auto last = static_cast<std::int64_t>(branches_.size()) - 1;
+  std::string progress() const override { return join("'", node_.name(), "' runs ", (*functions_)[taken_].name); }
+
+ private:
+  Tensors run_functions(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
+    const std::size_t last = branches_.size() - 1;
     const std::int64_t index =
         is_if_ ? !decision<bool>(inputs[0], node_.name()) : decision<std::int64_t>(inputs[0], node_.name());
+    taken_ = index < 0 ? last : std::min(static_cast<std::size_t>(index), last);
     Tensors outputs;
-    branches_[index < 0 || index > last ? last : index].run(Tensors(inputs.begin() + 1, inputs.end()), deadline, times,
-                                                            outputs);
+    branches_[taken_].run(Tensors(inputs.begin() + 1, inputs.end()), deadline, times, outputs);
     return outputs;
   }
 
- private:
   const Node& node_;
   FunctionsRef functions_;
   bool is_if_;
   std::vector<FunctionRunner> branches_;
+  std::size_t taken_ = 0;  ///< the branch of the present run
 };
 
 /// The tensor; an empty handle for a result of a branch that was not taken.
@@ -132,22 +139,21 @@ class LoopRunner final : public FlowRunner {
     condition_ = std::make_unique<FunctionRunner>(node, *parts_.condition, specs, options);
   }
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
+  std::string progress() const override { return join("'", node_.name(), "' has done ", done_, " iterations"); }
+
+ private:
+  Tensors run_functions(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
     const std::size_t operands = parts_.carried + parts_.sequences;
     const std::int64_t length = length_of(inputs);
     std::vector<LoopStack> stacks = make_stacks(length);
     Tensors values(inputs.begin(), inputs.end());
     const Tensors sizes = sizes_of_sequences(inputs);
-    std::int64_t done = 0;
-    std::optional<std::int64_t> quick;
-    if (!times && parts_.ragged_sequences.empty() && parts_.ragged_stacks.empty())
-      quick = run_quickly(inputs, values, stacks, length, deadline);
-    if (quick)
-      done = *quick;
-    else
-      for (; done != length && holds(values, operands, deadline, times); ++done) {
-        require_time(deadline, done);
-        const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+    done_ = 0;
+    const bool may_be_quick = !times && parts_.ragged_sequences.empty() && parts_.ragged_stacks.empty();
+    if (!may_be_quick || !run_quickly(inputs, values, stacks, length, deadline))
+      for (; done_ != length && holds(values, operands, deadline, times); ++done_) {
+        require_time(deadline);
+        const std::int64_t at = parts_.reverse ? length - 1 - done_ : done_;
         for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element(inputs, sizes, i, at);
         results_.clear();
         body_.run(values, deadline, times, results_);
@@ -164,12 +170,11 @@ class LoopRunner final : public FlowRunner {
         }
       }
     Tensors outputs(values.begin(), values.begin() + parts_.carried);
-    for (LoopStack& each : stacks) outputs.push_back(each.take(done));
+    for (LoopStack& each : stacks) outputs.push_back(each.take(done_));
     results_.clear();
     return outputs;
   }
 
- private:
   void require_next(std::size_t i, const Tensors& inputs, const Tensor& value) const {
     if (!value)
       throw InvalidArgumentError(join("Variable ", i, " of the loop '", node_.name(),
@@ -209,15 +214,15 @@ class LoopRunner final : public FlowRunner {
     return sizes;
   }
 
-  /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
-  std::optional<std::int64_t> run_quickly(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks,
-                                          std::int64_t length, const Deadline* deadline) {
+  /// Runs a loop over small values on the CPU. Returns false if the loop is another one.
+  bool run_quickly(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks, std::int64_t length,
+                   const Deadline* deadline) {
     const std::size_t operands = parts_.carried + parts_.sequences;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i] || !inputs[i].device().is_cpu() || (i < parts_.carried && parts_.may_vary(i))) return {};
+      if (!inputs[i] || !inputs[i].device().is_cpu() || (i < parts_.carried && parts_.may_vary(i))) return false;
     for (std::size_t i = 0; i < parts_.carried; ++i) bytes += nbytes(inputs[i]);
-    if (bytes > most_copied_bytes || length == 0) return {};
+    if (bytes > most_copied_bytes || length == 0) return false;
     for (std::size_t i = 0; i < parts_.carried; ++i) values[i] = backend_of(cpu()).contiguous_copy(inputs[i]);
     for (std::size_t i = parts_.carried; i < operands; ++i)
       if (length > 0) values[i] = view_at(inputs[i], 0, 0);
@@ -225,37 +230,38 @@ class LoopRunner final : public FlowRunner {
     condition_values.append(values.begin() + operands, values.end());
     Executable* const body_plan = body_.repeatable(values);
     Executable* const condition_plan = condition_ ? condition_->repeatable(condition_values) : nullptr;
-    if (!body_plan || (condition_ && !condition_plan)) return {};
+    if (!body_plan || (condition_ && !condition_plan)) return false;
     QuickFunction body(body_, *body_plan, values, deadline);
     for (std::size_t i = 0; i < parts_.carried; ++i)
-      if (body.result(i).spec() != values[i].spec()) return {};
+      if (body.result(i).spec() != values[i].spec()) return false;
     std::optional<QuickFunction> condition;
     if (condition_) {
       condition.emplace(*condition_, *condition_plan, condition_values, deadline);
       if (condition->result(0).size() != 1)
-        return {};  // the caller then goes the general way, whose error says what is wrong
+        return false;  // the caller then goes the general way, whose error says what is wrong
     }
-    return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
+    iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
+    return true;
   }
 
-  std::int64_t iterate(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks, std::int64_t length,
-                       const Deadline* deadline, QuickFunction& body, QuickFunction* condition) {
+  void iterate(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks, std::int64_t length,
+               const Deadline* deadline, QuickFunction& body, QuickFunction* condition) {
     CarriedMemory memory(Tensors(values.begin(), values.begin() + parts_.carried));
     bool may_have_code = true;
-    for (std::int64_t done = 0;; ++done) {
-      if (done == length) return done;
+    for (;; ++done_) {
+      if (done_ == length) return;
       if (++interpreted_ > most_interpreted && may_have_code) {
         may_have_code = find_code(values, body, condition);
-        if (may_have_code) done = run_code(inputs, values, stacks, length, deadline, body, done);
-        if (done == length) return done;
+        if (may_have_code) run_code(inputs, values, stacks, length, deadline, body);
+        if (done_ == length) return;
         // The condition does not hold, or a function of the iteration throws, which the code does not.
       }
       if (condition) {
         condition->run(deadline);
-        if (!decision<bool>(condition->result(0), node_.name())) return done;
+        if (!decision<bool>(condition->result(0), node_.name())) return;
       }
-      require_time(deadline, done);
-      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+      require_time(deadline);
+      const std::int64_t at = parts_.reverse ? length - 1 - done_ : done_;
       for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
         values[i] = view_at(inputs[i], 0, at);  // it may also be a result
         body.feed(i, values[i]);
@@ -295,18 +301,17 @@ class LoopRunner final : public FlowRunner {
     return code_ != nullptr;
   }
 
-  /// Runs the code from iteration `done` on. It stops from time to time to look at the clock, and for stacks to grow.
-  /// Returns the number of the iteration that it does not run.
-  std::int64_t run_code(const Tensors& inputs, const Tensors& values, std::vector<LoopStack>& stacks,
-                        std::int64_t length, const Deadline* deadline, const QuickFunction& body,
-                        std::int64_t done) const {
+  /// Runs the code from the present iteration to the one that it does not run. It stops from time to time to look at
+  /// the clock, and for stacks to grow.
+  void run_code(const Tensors& inputs, const Tensors& values, std::vector<LoopStack>& stacks, std::int64_t length,
+                const Deadline* deadline, const QuickFunction& body) {
     for (;;) {
-      require_time(deadline, done);
+      require_time(deadline);
       std::int64_t count = code_iterations_;
-      if (length >= 0) count = std::min(count, length - done);
-      if (condition_ && !stacks.empty()) count = std::min(count, std::max<std::int64_t>(done, 16));
-      if (count == 0) return done;
-      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+      if (length >= 0) count = std::min(count, length - done_);
+      if (condition_ && !stacks.empty()) count = std::min(count, std::max<std::int64_t>(done_, 16));
+      if (count == 0) return;
+      const std::int64_t at = parts_.reverse ? length - 1 - done_ : done_;
       std::vector<LoopCode::Place> places;
       const auto add = [&](const Tensor& value, std::int64_t step) {
         places.push_back({static_cast<std::byte*>(value.impl().data), step});
@@ -320,13 +325,9 @@ class LoopRunner final : public FlowRunner {
       for (std::size_t i = 0; i < stacks.size(); ++i)
         places.push_back(stacks[i].place(at, count, parts_.reverse, body.result(parts_.carried + i).shape()));
       const std::int64_t ran = code_->run(places, count);
-      done += ran;
-      if (ran < count) return done;
+      done_ += ran;
+      if (ran < count) return;
     }
-  }
-
-  void require_time(const Deadline* deadline, std::int64_t done) const {
-    if (deadline && deadline->has_passed()) deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
   }
 
   /// The number of iterations as far as the sequences and the limit tell; -1 if only the condition does.
@@ -374,6 +375,7 @@ class LoopRunner final : public FlowRunner {
   FunctionRunner body_;
   std::unique_ptr<FunctionRunner> condition_;
   Tensors results_;
+  std::int64_t done_ = 0;  ///< the iterations that the present run has done
 
   /// So many iterations take about as long as compiling. Code runs as many iterations at a time as have together about
   /// this number of instructions, which take less than a millisecond or so.
@@ -401,7 +403,12 @@ class ReplayingRunner final : public FlowRunner {
         body_(node, (*functions_)[0], parts_.body_specs(node.inputs()), options),
         forward_(node, (*functions_)[1], forward_specs(), options) {}
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
+  std::string progress() const override { return join("'", node_.name(), "' has come back to iteration ", iteration_); }
+
+ private:
+  static constexpr std::int64_t kept_states = 8;
+
+  Tensors run_functions(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
     inputs_ = inputs;
     deadline_ = deadline;
     times_ = times;
@@ -420,9 +427,6 @@ class ReplayingRunner final : public FlowRunner {
     stacks_.clear();
     return outputs;
   }
-
- private:
-  static constexpr std::int64_t kept_states = 8;
 
   Specs forward_specs() const {
     const Specs all = parts_.body_specs(node_.inputs());
@@ -451,7 +455,8 @@ class ReplayingRunner final : public FlowRunner {
   std::int64_t element(std::int64_t iteration) const { return parts_.reverse ? iteration : length_ - 1 - iteration; }
 
   Tensors next_state(std::int64_t iteration, const Tensors& state) {
-    require_time(iteration);
+    iteration_ = iteration;
+    require_time(deadline_);
     Tensors inputs = state;
     for (std::size_t i = 0; i < elements_; ++i)
       inputs.push_back(view_at(inputs_[parts_.carried + i], 0, element(iteration)));
@@ -462,7 +467,8 @@ class ReplayingRunner final : public FlowRunner {
   }
 
   void step(std::int64_t iteration, const Tensors& state) {
-    require_time(iteration);
+    iteration_ = iteration;
+    require_time(deadline_);
     const std::int64_t at = element(iteration);
     Tensors inputs = values_;
     for (std::size_t i = parts_.carried; i < operands_; ++i) inputs.push_back(view_at(inputs_[i], 0, at));
@@ -472,11 +478,6 @@ class ReplayingRunner final : public FlowRunner {
     body_.run(inputs, deadline_, times_, results);
     for (std::size_t i = 0; i < parts_.carried; ++i) values_[i] = results[i];
     for (std::size_t i = 0; i < stacks_.size(); ++i) stacks_[i].put(at, results[parts_.carried + i]);
-  }
-
-  void require_time(std::int64_t iteration) const {
-    if (deadline_ && deadline_->has_passed())
-      deadline_->fail(join("'", node_.name(), "' has come back to iteration ", iteration));
   }
 
   const Node& node_;
@@ -489,7 +490,7 @@ class ReplayingRunner final : public FlowRunner {
   // During a run:
   Tensors inputs_, values_;
   std::vector<LoopStack> stacks_;
-  std::int64_t length_ = 0;
+  std::int64_t length_ = 0, iteration_ = 0;
   const Deadline* deadline_ = nullptr;
   RunTimes* times_ = nullptr;
 };
