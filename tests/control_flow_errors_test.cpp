@@ -405,6 +405,47 @@ TEST_CASE("the error of a run that ends in a loop or a branch tells how far each
         }
 }
 
+TEST_CASE("a scalar that is fed where a loop takes a sequence is refused") {
+  const auto rows = [](const Tensor& x) { return map([](const Tensor& row) { return row * 2.0F; }, x); };
+  const std::vector<std::pair<std::string, std::function<Tensor(Tensor)>>> programs{
+      {"map", rows},
+      {"scan",
+       [](const Tensor& x) {
+         return std::get<0>(scan(
+             [](const Tensor& s, const Tensor& row) {
+               return std::pair{s + reduce_sum(row), row};
+             },
+             zeros({}), x));
+       }},
+      {"map in a branch",
+       [&](const Tensor& x) {
+         return cond(
+             reduce_sum(x) > 0.0F, [&] { return rows(x); }, [&] { return x; });
+       }},
+      {"map in a loop",
+       [&](const Tensor& x) { return while_loop([](const Tensor& s) { return reduce_sum(s) < 9.0F; }, rows, x); }},
+  };
+  for (const auto& each : programs)
+    for (const bool optimize : {true, false}) {
+      CAPTURE(each.first);
+      CAPTURE(optimize);
+      const Graph graph;
+      Tensor x, y;
+      {
+        const auto scope = graph.as_default();
+        x = placeholder(float32);
+        y = each.second(x);
+      }
+      const Session session(graph, {.optimize = optimize});
+      for (int run = 0; run < 2; ++run) {
+        CHECK(message_of<InvalidArgumentError>([&] {
+                session.run(y, {{x, 1.0F}});
+              }) == "A sequence needs an axis 0, but its shape is []");
+        CHECK(session.run(y, {{x, ones({2, 3})}}).size() > 0);
+      }
+    }
+}
+
 TEST_CASE("a file that lies about which lists of a loop have elements of different shapes gives an error or values") {
   const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
   const auto loops_and_gradient = [&](const Tensor& x, const Tensor& n) -> std::vector<Tensor> {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/element_shape.hpp"
 #include "dispatch/composition.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
@@ -172,7 +173,7 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
   Specs specs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Spec spec = inputs[i].spec();
-    if (has_batch[i]) spec.shape = Shape(spec.shape.sizes().subspan(1));
+    if (has_batch[i]) spec.shape = element_shape(spec.shape);
     specs.push_back(spec);
   }
   FunctionTracer tracer(inputs, where);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/element_shape.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
@@ -36,7 +37,7 @@ Specs specs_of(const Tensors& carried, const Tensors& sequences) {
   Specs specs = specs_of(carried);
   for (const Tensor& each : sequences) {
     Spec element = each.spec();
-    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+    element.shape = element_shape(element.shape);
     specs.push_back(element);
   }
   return specs;
@@ -144,8 +145,7 @@ Tensors empty_outputs(const FlatFunction& body, const Tensors& carried, const Te
   const Graph::Scope open{Graph()};
   Tensors inputs;
   for (const Tensor& each : carried) inputs.push_back(placeholder(each.dtype(), each.shape()));
-  for (const Tensor& each : sequences)
-    inputs.push_back(placeholder(each.dtype(), Shape(each.shape().sizes().subspan(1))));
+  for (const Tensor& each : sequences) inputs.push_back(placeholder(each.dtype(), element_shape(each.shape())));
   const Tensors results = body(inputs);
   require_alike(carried, {results.begin(), results.begin() + carried.size()}, nullptr);
   Specs specs;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "core/element_shape.hpp"
 #include "dispatch/define.hpp"
 
 namespace tapestry::detail {
@@ -249,8 +250,7 @@ Specs WhileParts::body_specs(const Tensors& inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Spec spec = inputs[i].spec();
     if (i < carried && may_vary(i)) spec.shape = body.inputs[i].shape();
-    if (i >= carried && i < carried + sequences && spec.shape.has_rank())
-      spec.shape = Shape(spec.shape.sizes().subspan(1));
+    if (i >= carried && i < carried + sequences) spec.shape = element_shape(spec.shape);
     if (i >= carried && is_ragged_sequence(i - carried) && bool(body.inputs[i])) spec.shape = body.inputs[i].shape();
     specs.push_back(spec);
   }

@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
+#include "core/element_shape.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_runner.hpp"
@@ -346,7 +347,7 @@ class LoopRunner final : public FlowRunner {
     for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
       const Tensor& output = node_.output(i);
       Spec element = output.spec();
-      if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+      element.shape = element_shape(element.shape);
       const bool is_known = !parts_.condition, is_ragged = parts_.is_ragged_stack(i - parts_.carried);
       const Tensor& given = parts_.body.outputs[i];  // not sizes
       const bool may_lack = !given || may_lack_elements(given);
@@ -417,7 +418,7 @@ class ReplayingRunner final : public FlowRunner {
     stacks_.clear();
     for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
       Spec element = node_.output(i).spec();
-      element.shape = Shape(element.shape.sizes().subspan(1));
+      element.shape = element_shape(element.shape);
       stacks_.emplace_back(element, length_, LoopStack::Form{}, node_.output(i));
     }
     if (length_ > 0) go_back(0, length_, Tensors(inputs.begin() + operands_, inputs.begin() + operands_ + states_));

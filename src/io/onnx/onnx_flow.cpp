@@ -5,6 +5,7 @@
 #include <limits>
 #include <mutex>
 
+#include "core/element_shape.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "io/onnx/onnx_writer.hpp"
@@ -208,7 +209,7 @@ class LoopWriter {
 
   Spec element_spec(std::size_t output) const {
     Spec spec = node_.output(output).spec();
-    if (spec.shape.has_rank()) spec.shape = Shape(spec.shape.sizes().subspan(1));
+    spec.shape = detail::element_shape(spec.shape);
     return spec;
   }
 

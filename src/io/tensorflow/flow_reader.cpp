@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/element_shape.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
@@ -129,7 +130,7 @@ class FlowReader {
       Spec spec = inputs[i].spec();
       const bool is_element = i >= flow_.carried.size() && i < flow_.carried.size() + flow_.sequences.size();
       if (is_element && spec.shape.rank() == 0) reader_.refuse("a sequence is a scalar");
-      if (is_element && spec.shape.has_rank()) spec.shape = Shape(spec.shape.sizes().subspan(1));
+      if (is_element) spec.shape = detail::element_shape(spec.shape);
       specs.push_back(spec);
     }
     return specs;
