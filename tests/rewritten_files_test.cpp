@@ -52,7 +52,7 @@ std::map<std::string, Tensor> values_of(const std::vector<std::string>& names, c
 
 void check_same(const std::map<std::string, Tensor>& found, const std::map<std::string, Tensor>& expected) {
   CHECK(found.size() == expected.size());
-  for (const auto& [name, value] : found) CHECK_MESSAGE(same_bits(value, expected.at(name)), name);
+  for (const auto& each : found) CHECK_MESSAGE(same_bits(each.second, expected.at(each.first)), each.first);
 }
 
 struct Traced {

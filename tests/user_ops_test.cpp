@@ -91,9 +91,10 @@ TEST_CASE("a composition is held to what infer tells") {
        "applies the op itself, without an end"},
   };
   const TemporaryFolder folder;
-  for (const auto& [op, problem] : cases) {
+  for (const auto& each : cases) {
+    const Op* const op = each.first;
     CAPTURE(op->name);
-    const Function f = [op = op](Tensor x) { return apply(*op, {x}); };
+    const Function f = [op](Tensor x) { return apply(*op, {x}); };
     const Tensor x = tensor<float>({1, 2, 3});
     const auto traced = trace(f, {spec(float32, {3}, "x")});
     const std::vector<std::function<void()>> users{
@@ -108,7 +109,7 @@ TEST_CASE("a composition is held to what infer tells") {
     };
     for (const auto& use : users) {
       const auto error = caught<InvalidArgumentError>(use);
-      CHECK(error.message().find(problem) != std::string::npos);
+      CHECK(error.message().find(each.second) != std::string::npos);
       CHECK(error.op() == op->name);
     }
   }
@@ -130,16 +131,17 @@ TEST_CASE("a gradient that reads what needs leaves out is told so at every size"
       {&reads("NeedsInputs", needs_inputs, true), "The gradient reads output 0, which `needs` leaves out"},
       {&reads("NeedsRight", needs_inputs, false), ""},
   };
-  for (const auto& [op, problem] : cases)
+  for (const auto& each : cases)
     for (const std::int64_t size : {1, 3, 1000}) {
+      const Op* const op = each.first;
       CAPTURE(op->name);
-      const auto gradient = grad([op = op](Tensor x) { return apply(*op, {x}); });
-      if (problem.empty()) {
+      const auto gradient = grad([op](Tensor x) { return apply(*op, {x}); });
+      if (each.second.empty()) {
         CHECK(same_bits(gradient(ones({size})), ones({size})));
         continue;
       }
       const auto error = caught<FailedPreconditionError>([&] { gradient(ones({size})); });
-      CHECK(error.message() == problem);
+      CHECK(error.message() == each.second);
       CHECK(error.op() == op->name);
     }
 }
