@@ -128,7 +128,8 @@ class Loader {
       const auto read = [&](const io::UnevenLists& uneven) {
         io::GraphDef file = io::decode(meta.graph, limits);
         objects_ = objects_of_handles(file, meta);
-        file = io::read_graph(std::move(file), limits, uneven, gradients_in(file, meta));
+        const io::FileGradients gradients = gradients_in(file, meta);  // before the file is moved
+        file = io::read_graph(std::move(file), limits, uneven, gradients);
         names = names_of_variables(file);
         if (!names.empty() && !bundle) open_bundle(bundle);
         if (bundle) find_values(names, *bundle, meta);
