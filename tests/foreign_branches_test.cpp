@@ -109,6 +109,27 @@ TEST_CASE("a tensor in a branch is fed by its name") {
   check_same(session.run("y:0", branch_feeds(true, true)), negative(sin(tensor<float>({2, 3}))));
 }
 
+TEST_CASE("a Merge takes zeros of a branch's size, where the predicate has a default") {
+  // TensorFlow's gradient of what only one branch uses: the other one gives zeros.
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: -1 }") +
+           node("no", "Const", {},
+                attr("dtype", "type: DT_BOOL") + attr("value", "tensor { dtype: DT_BOOL bool_val: false }")) +
+           node("p", "PlaceholderWithDefault", {"no"}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+           node("side", "Switch", {"x", "p"}, t_float) + node("square", "Square", {"side:1"}, t_float) +
+           node("other", "Switch", {"x", "p"}, t_float) + node("size", "Shape", {"other"}, t_float) +
+           node("wait", "Identity", {"other"}, t_float) +
+           node("zero", "Const", {"^wait"},
+                attr("dtype", "type: DT_FLOAT") + attr("value", "tensor { dtype: DT_FLOAT float_val: 0 }")) +
+           node("zeros", "Fill", {"size", "zero"}, t_float) +
+           node("merge", "Merge", {"zeros", "square"}, t_float + attr("N", "i: 2")));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    check_same(session.run("merge:0", {{"x:0", {3.0, 2.0}}}), tensor<float>({0, 0}));
+    check_same(session.run("merge:0", {{"x:0", {3.0, 2.0}}, {"p:0", true}}), tensor<float>({9, 4}));
+  }
+}
+
 TEST_CASE("the number of the input that a Merge has taken tells the side, as in gradients of gradients") {
   // x * -x where p holds, else -x; by a Switch of the branch's number, on which TensorFlow's gradient of a Merge is.
   const Graph graph =

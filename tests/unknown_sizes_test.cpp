@@ -600,4 +600,16 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
   }
 }
 
+TEST_CASE("a placeholder without a dtype is split into parts") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder();
+  const std::vector<Tensor> thirds = split(x, 3), parts = split(x, {1, 5});
+  CHECK(thirds.size() == 3);
+  const Session session(graph);
+  const Tensor value = tensor<float>({1, 2, 3, 4, 5, 6});
+  check_same(session.run(thirds[1], {{x, value}}), tensor<float>({3, 4}));
+  check_same(session.run(parts[1], {{x, value}}), tensor<float>({2, 3, 4, 5, 6}));
+}
+
 }  // namespace unknown_sizes_test

@@ -73,6 +73,22 @@ std::optional<Specs> infer_for_all_ranks(const Call& call) {
   return all;
 }
 
+/// How many results an op has if its inputs of unknown dtype are floats; no dtype changes their number. Nothing when
+/// the number depends on a rank or a size.
+std::optional<Specs> infer_as_floats(const Call& call) {
+  Call trial(call.op(), call.inputs(), call.attrs(), call.where(), call.name());
+  for (Tensor& each : trial.mutable_inputs())
+    if (each.dtype() == DType::unknown) each = make_symbolic(float32, each.shape(), cpu());
+  const auto& inputs = trial.inputs();
+  std::optional<Specs> specs;
+  if (std::any_of(inputs.begin(), inputs.end(), is_unknown))
+    specs = infer_for_all_ranks(trial);
+  else
+    specs = trial.op().infer(trial);
+  for (std::size_t i = 0; specs && i < specs->size(); ++i) (*specs)[i] = {DType::unknown, Shape::unknown_rank()};
+  return specs;
+}
+
 }  // namespace
 
 Specs infer_specs(const Call& call) {
@@ -86,6 +102,8 @@ Specs infer_specs(const Call& call) {
   if (has_types)
     if (const std::optional<Specs> specs = infer_for_all_ranks(call)) return *specs;
   if (find_attr(call.op(), "functions")) return call.op().infer(call);  // they tell as much as is known
+  if (call.op().outputs < 0 && !has_types)
+    if (const std::optional<Specs> specs = infer_as_floats(call)) return *specs;
   if (call.op().outputs < 0)
     throw InvalidArgumentError(
         "The number of results depends on an input whose dtype or rank is not known yet; give "

@@ -9,6 +9,10 @@ namespace {
 
 bool is_merge_of_condition(const NodeDef& node) { return node.op == "Merge" || node.op == "RefMerge"; }
 
+bool reads_sizes(const NodeDef& node) {
+  return node.op == "Shape" || node.op == "ShapeN" || node.op == "Rank" || node.op == "Size";
+}
+
 void unite(Conditions::Context& all, const Conditions::Context& more) {
   for (const auto& each : more)
     if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(each);
@@ -113,8 +117,9 @@ bool Conditions::sort() {
 
 /// Finds the Switches whose predicates do not follow from constants or from sizes, which choose a branch before the
 /// graph runs. Where a condition passes on a Variable, they do not: operations in its branches may change the
-/// Variable, and must run only if the branch is taken. If there is such a condition, a placeholder with a default is no
-/// constant, either.
+/// Variable, and must run only if the branch is taken. If there is such a condition, or a Merge of one takes what needs
+/// only the sizes of a branch's tensor, a placeholder with a default is no constant, either: once sizes are known,
+/// nothing tells which branch that is of.
 bool Conditions::find_switches() {
   std::vector<std::size_t> switches;
   std::unordered_set<std::size_t> passing;  // predicates
@@ -124,17 +129,18 @@ bool Conditions::find_switches() {
     switches.push_back(i);
     if (passes_variable(def(i))) passing.insert(number_of_predicate(edges_[i][1]));
   }
+  const bool defaults_depend = !passing.empty() || merges_by_sizes();
   std::vector<char> depends(graph_.nodes.size());
   for (const std::size_t i : order_) {
     const std::string& op = def(i).op;
-    if (op == "Shape" || op == "ShapeN" || op == "Rank" || op == "Size") continue;
+    if (reads_sizes(def(i))) continue;
     bool has_inputs = false;
     for (const Edge& each : edges_[i]) {
       if (each.is_control) continue;
       has_inputs = true;
       if (depends[each.node]) depends[i] = 1;
     }
-    if ((!has_inputs && op != "Const") || (!passing.empty() && op == "PlaceholderWithDefault")) depends[i] = 1;
+    if ((!has_inputs && op != "Const") || (defaults_depend && op == "PlaceholderWithDefault")) depends[i] = 1;
   }
   for (const std::size_t i : switches) {
     const Edge& predicate = edges_[i][1];
@@ -144,6 +150,22 @@ bool Conditions::find_switches() {
     switches_.insert_or_assign(number, i);
   }
   return !switches_.empty();
+}
+
+/// Whether a Merge takes a tensor that depends on a Switch by sizes only.
+bool Conditions::merges_by_sizes() const {
+  std::vector<char> by_value(graph_.nodes.size()), by_size(graph_.nodes.size());
+  for (const std::size_t i : order_) {
+    by_value[i] = is_switch_of_condition(def(i));
+    for (const Edge& each : edges_[i]) {
+      if (each.is_control) continue;
+      if (is_merge_of_condition(def(i)) && by_size[each.node] && !by_value[each.node]) return true;
+      if (by_value[each.node]) (reads_sizes(def(i)) ? by_size : by_value)[i] = 1;
+      if (by_size[each.node]) by_size[i] = 1;
+    }
+    if (is_merge_of_condition(def(i))) by_value[i] = by_size[i] = 0;
+  }
+  return false;
 }
 
 std::size_t Conditions::number_of_predicate(Edge edge) {

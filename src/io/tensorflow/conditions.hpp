@@ -64,6 +64,7 @@ class Conditions {
   bool find_edges();
   bool sort();
   bool find_switches();
+  bool merges_by_sizes() const;
   std::size_t number_of_predicate(Edge edge);
   void find_context(std::size_t i);
   void follow_branch_number(std::size_t i);
