@@ -195,6 +195,7 @@ class Generator {
       made.inputs.push_back(
           random_tensor(dtype, {1 + static_cast<std::int64_t>(below(40))}, static_cast<unsigned>(random_())));
       program.dtypes.push_back(dtype);
+      program.single |= std::uint64_t{1} << values_.size();  // a table that nothing looks up counts as one value
       tables_.push_back({static_cast<std::uint8_t>(values_.size()), made.inputs.back().size()});
       values_.push_back({DType::unknown, false});
     }
