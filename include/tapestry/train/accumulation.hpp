@@ -27,10 +27,12 @@ class TAPESTRY_API GradientAccumulation {
   /// Throws InvalidArgumentError for a number of batches below 1.
   explicit GradientAccumulation(std::int64_t batches, Where where = Where::here());
 
-  // There is no move: what was moved from stands for the same.
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
   GradientAccumulation(const GradientAccumulation&) = default;
   GradientAccumulation& operator=(const GradientAccumulation&) = default;
   ~GradientAccumulation() = default;
+  /// @}
 
   /// Adds the gradients of a loss, and makes a step if this is the last batch. Returns the loss. Without Variables, it
   /// uses all trainable ones that the loss reads, or those of ParameterGroups. Throws what `Optimizer::minimize`

@@ -29,10 +29,12 @@ class TAPESTRY_API ExponentialMovingAverage {
   /// type.
   ExponentialMovingAverage(double decay, const std::vector<Variable>& variables, Where where = Where::here());
 
-  // There is no move: what was moved from stands for the same.
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
   ExponentialMovingAverage(const ExponentialMovingAverage&) = default;
   ExponentialMovingAverage& operator=(const ExponentialMovingAverage&) = default;
   ~ExponentialMovingAverage() = default;
+  /// @}
 
   /// Updates the averages with the current values of the Variables.
   void update(Where where = Where::here());

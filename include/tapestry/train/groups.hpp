@@ -32,10 +32,12 @@ class TAPESTRY_API ParameterGroups {
       : ParameterGroups(std::vector<Group>(groups), where) {}
   /// @}
 
-  // There is no move: what was moved from stands for the same.
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
   ParameterGroups(const ParameterGroups&) = default;
   ParameterGroups& operator=(const ParameterGroups&) = default;
   ~ParameterGroups() = default;
+  /// @}
 
   /// Makes one step, in eager code or in a trace, and returns the loss before the step. `global_step` counts once.
   /// Variables that are frozen by now stay as they are.

@@ -43,10 +43,12 @@ class TAPESTRY_API LBFGS {
   /// for options out of their range.
   explicit LBFGS(std::vector<Variable> variables, const LBFGSOptions& options = {}, Where where = Where::here());
 
-  // There is no move: what was moved from stands for the same.
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
   LBFGS(const LBFGS&) = default;
   LBFGS& operator=(const LBFGS&) = default;
   ~LBFGS() = default;
+  /// @}
 
   /// Makes a step of up to `max_iterations` directions, and returns the loss before the step. A loss that is infinite
   /// or NaN along a direction shortens the step length. When the loss cannot be decreased along a direction, the step
