@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/make_tensor.hpp"
+#include "dispatch/declaration.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 
 namespace tapestry {

@@ -4,6 +4,7 @@
 
 #include "autodiff/backward.hpp"
 #include "graph/flow/flow_ops.hpp"
+#include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/ops.hpp"
 

@@ -6,6 +6,7 @@
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
+#include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/nodes.hpp"
 #include "tapestry/ops.hpp"
 
