@@ -62,8 +62,8 @@ class TAPESTRY_API Recording {
   /// Queues the kernels behind the device's earlier work. The owner of the recording keeps the memory of inputs and
   /// outputs alive; the recording owns the kernels' workspaces.
   virtual void replay() = 0;
-  /// Whether a family that was recorded with LateChecks has refused a value in the last replay. Waits for the last such
-  /// family, and for nothing behind it.
+  /// Whether a family that was recorded with LateChecks has refused a value in the last replay. Waits for that replay
+  /// if there is such a family.
   virtual bool has_refused() { return false; }
 };
 

@@ -222,6 +222,12 @@ TEST_SUITE("CUDA device") {
     CHECK_THROWS_WITH_AS(power(whole({1, 2}), whole({1, -1})),
                          doctest::Contains("Integers to negative integer powers are not allowed"),
                          InvalidArgumentError);
+    // Indices that do not lie one behind another, of rows to be changed.
+    const Variable table(x);
+    const Tensor column = reshape(whole({0, 1, 7, 3, 2, 5}), {3, 2})(range(0, 3), 0);
+    train::GradientDescentOptimizer optimizer(0.1);
+    CHECK_THROWS_WITH_AS(optimizer.apply_gradients({{to_tensor({column, ones({3, 2}, {.device = gpu})}, x), table}}),
+                         doctest::Contains("indices[1] = 7 is not in [0, 5)"), InvalidArgumentError);
     // And what comes after works.
     CHECK(values(gather(whole({3, 4, 5}), whole({2, 0}))) == std::vector<double>{5, 3});
     CHECK(values(mod(whole({7, -7}), whole({3, 3}))) == std::vector<double>{1, 2});

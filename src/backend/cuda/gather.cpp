@@ -132,15 +132,15 @@ Backend::IndexedRows CudaBackend::sum_rows(const IndexedRows& rows, std::int64_t
   if (is_half(values.dtype()) || rows.indices.device() != values.device() || values.size() == 0)
     return Backend::sum_rows(rows, size);
   Context& gpu = context();
-  const std::int64_t count = rows.indices.size();
+  const Tensor indices = contiguous(rows.indices);
+  const std::int64_t count = indices.size();
   const IndexedRows sums{make_tensor(int64, {count}, values.device()),
                          make_tensor(values.dtype(), values.shape(), values.device())};
   std::int64_t refused = -1;
   {
     Refusal refusal(gpu, true);
     const Tensor positions = make_tensor(int64, {count}, values.device()), from = contiguous(values);
-    resolve(gpu.stream(), indices_of(contiguous(rows.indices), count), size, mutable_data<std::int64_t>(positions),
-            refusal.word());
+    resolve(gpu.stream(), indices_of(indices, count), size, mutable_data<std::int64_t>(positions), refusal.word());
     gpu.started("the check of indices");
     const Sorted sorted = sort(gpu, positions, {}, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))));
     sum_runs(gpu.stream(), type_of(values), values.size() / count, mutable_data<std::uint64_t>(sorted.keys),
@@ -149,7 +149,7 @@ Backend::IndexedRows CudaBackend::sum_rows(const IndexedRows& rows, std::int64_t
     gpu.started("sum_rows");
     refused = refusal.position();
   }
-  if (refused >= 0) throw InvalidArgumentError(index_out_of_range(*this, rows.indices, refused, size));
+  if (refused >= 0) throw InvalidArgumentError(index_out_of_range(*this, indices, refused, size));
   return sums;
 }
 
