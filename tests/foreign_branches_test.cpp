@@ -130,6 +130,31 @@ TEST_CASE("a Merge takes zeros of a branch's size, where the predicate has a def
   }
 }
 
+TEST_CASE("the number of the input that a Merge takes is fetched, whether a node uses it or not") {
+  // A condition, in one of whose branches is another one.
+  const auto predicate = [](const std::string& name) {
+    return node(name, "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }"));
+  };
+  const auto t_bool = attr("T", "type: DT_BOOL"), two = t_float + attr("N", "i: 2");
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 1 }") + predicate("p") + predicate("q") +
+           node("outer", "Switch", {"x", "p"}, t_float) + node("q_in", "Switch", {"q", "p"}, t_bool) +
+           node("inner", "Switch", {"outer:1", "q_in:1"}, t_float) + node("sin", "Sin", {"inner:1"}, t_float) +
+           node("exp", "Exp", {"inner"}, t_float) + node("inner_merge", "Merge", {"sin", "exp"}, two) +
+           node("minus", "Neg", {"inner_merge"}, t_float) + node("cos", "Cos", {"outer"}, t_float) +
+           node("merge", "Merge", {"cos", "minus"}, two));
+  const Session session(graph);
+  for (const bool p : {true, false})
+    for (const bool q : {true, false}) {
+      const Feeds feeds{{"x:0", {3.0}}, {"p:0", p}, {"q:0", q}};
+      check_same(session.run("merge:1", feeds), tensor(p ? 1 : 0));
+      if (p) {
+        check_same(session.run("inner_merge:0", feeds), p && q ? sin(tensor<float>({3})) : exp(tensor<float>({3})));
+        check_same(session.run("inner_merge:1", feeds), tensor(q ? 0 : 1));
+      }
+    }
+}
+
 TEST_CASE("the number of the input that a Merge has taken tells the side, as in gradients of gradients") {
   // x * -x where p holds, else -x; by a Switch of the branch's number, on which TensorFlow's gradient of a Merge is.
   const Graph graph =

@@ -27,9 +27,10 @@ class FileNodes {
   virtual ~FileNodes() = default;
 
   virtual bool has(std::string_view name) const = 0;
-  /// The outputs of the file's node of this name, or the node itself. The graph gets the node if it lacks it. nullptr
-  /// when the file has no such node, or none of the graph's nodes does the same.
-  virtual const Tensors* outputs(std::string_view name) = 0;
+  /// The outputs of the file's node of this name, of which one with this number is wanted, or the node itself. The
+  /// graph gets the node if it lacks it. nullptr when the file has no such node, or none of the graph's nodes does the
+  /// same.
+  virtual const Tensors* outputs(std::string_view name, std::size_t wanted) = 0;
   virtual Node* find(std::string_view name) = 0;
 
   /// A node of the file that no node of the graph stands for.
@@ -44,6 +45,8 @@ class FileNodes {
   /// after it was read.
   virtual Name name_of(const Tensor& tensor) = 0;
   virtual std::string name_of(const Node& node) = 0;
+  /// Whether the graph has the node only because somebody has asked for a tensor of the file by its name.
+  virtual bool only_names(const Node& node) const = 0;
 
   /// The graph of the same file, with the same Variables, in which each of these tensors is a constant with this value.
   virtual std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) = 0;

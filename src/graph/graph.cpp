@@ -195,7 +195,7 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   }
   const std::string refers =
       detail::join("The name '", name, "' refers to a Tensor which does not exist. The operation, '", operation, "', ");
-  const Tensors* outputs = state_->file ? state_->file->outputs(operation) : nullptr;
+  const Tensors* outputs = state_->file ? state_->file->outputs(operation, static_cast<std::size_t>(index)) : nullptr;
   const Node* node = outputs ? nullptr : state_->find(operation);
   if (node) outputs = &node->outputs();
   if (!outputs) throw LookupError(refers + "does not exist in the graph.", where);

@@ -229,7 +229,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     const std::lock_guard lock(graph->mutex());
     const auto tensor_there = [&](const Tensor& tensor) {
       const detail::FileNodes::Name name = file.name_of(tensor);
-      return (*graph->file->outputs(name.node))[name.output];
+      return (*graph->file->outputs(name.node, name.output))[name.output];
     };
     const auto node_there = [&](const detail::Node* node) { return graph->file->find(file.name_of(*node)); };
     for (const Tensor& fetch : from.fetches) run.request.fetches.push_back(tensor_there(fetch));

@@ -3,7 +3,8 @@
 usage: foreign_programs.py FOLDER
 
 Each case is FOLDER/KIND/NAME.pb, or a SavedModel FOLDER/KIND/NAME, with FOLDER/KIND/NAME.steps.pb beside it: a GraphDef
-whose nodes are what is to be done, and what TensorFlow finds (see judgement.hpp): signature, feed, run, fetch."""
+whose nodes are what is to be done, and what TensorFlow finds (see judgement.hpp): signature, feed, unfeed, run,
+fetch; and once, after which the steps are not done with the file that Tapestry writes again."""
 
 import pathlib
 import sys
@@ -18,6 +19,7 @@ import foreign_flow
 import foreign_functions
 import foreign_idioms
 import foreign_sequences
+import foreign_tensors
 import golden_saved_models
 import write_golden
 from foreign_flow import Steps
@@ -278,7 +280,7 @@ def main(folder):
     keras.utils.set_random_seed(1)
     for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models),
                         ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training),
-                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write),
+                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("tensors", foreign_tensors.write),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)

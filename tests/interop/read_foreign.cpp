@@ -51,7 +51,10 @@ Reached try_case(const fs::path& base, const std::vector<Step>& steps, std::stri
     const Graph graph = Graph::load(base.string() + ".pb");
     reached = Reached::loads;
     const std::string again = graph.as_graph_def();
-    return do_steps(graph, steps) && do_steps(Graph::from_graph_def(again), steps) ? Reached::equal : Reached::runs;
+    const auto end = std::find_if(steps.begin(), steps.end(), [](const Step& each) { return each.kind == "once"; });
+    const bool equal =
+        do_steps(graph, steps) && do_steps(Graph::from_graph_def(again), std::vector<Step>(steps.begin(), end));
+    return equal ? Reached::equal : Reached::runs;
   } catch (const Error& error) {
     problem = error.message();
     return reached;

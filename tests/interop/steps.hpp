@@ -13,7 +13,8 @@
 #include "tapestry/tapestry.hpp"
 
 /// The steps that are to be done with a graph of TensorFlow's, and what TensorFlow finds: a GraphDef whose nodes are
-/// feed, run and fetch (see foreign_programs.py).
+/// feed, unfeed, run and fetch (see foreign_programs.py). Those after `once` are not done with the file that is written
+/// again.
 
 namespace tapestry::test {
 
@@ -59,6 +60,7 @@ inline bool do_steps(const Graph& graph, const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     if (step.kind == "feed" && graph.has_operation(step.target.substr(0, step.target.rfind(':'))))
       given[step.target] = step.value;
+    if (step.kind == "unfeed") given.erase(step.target);
     if (step.kind == "run") session.run(step.target, given);
     if (step.kind == "fetch") equal = is_equal(session.run(step.target, given), step.value) && equal;
   }

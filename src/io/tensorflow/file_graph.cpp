@@ -89,7 +89,8 @@ Source FileGraph::source(const NodeDef& user, const std::string& input) {
   }
   Entry* found = find(name);
   if (!found) throw InvalidArgumentError(detail::join("Node '", user.name, "': Unknown input node '", input, "'"));
-  found->uses = std::max(found->uses, output + 1);
+  if (std::cmp_greater_equal(output, found->used.size())) found->used.resize(static_cast<std::size_t>(output) + 1);
+  found->used[output] = 1;
   return {found->def, output};
 }
 
@@ -191,8 +192,18 @@ bool replace(std::string& tensor, const Constants& constants, Constants* used) {
   return true;
 }
 
+/// Throws UnimplementedError if a loop was read on the assumption that such a tensor is the constant that it was.
+void require_no_counter(const NodeDef& node, const Constants& constants) {
+  if (!node.flow || !node.flow->is_loop) return;
+  for (const std::size_t i : node.flow->counters)
+    if (i < node.inputs.size() && constants.contains(without_zero(node.inputs[i])))
+      throw UnimplementedError(detail::join("'", node.inputs[i], "' cannot be fed: the loop '", node.name,
+                                            "' counts its iterations from it"));
+}
+
 bool replace_inputs(NodeDef& node, const Constants& constants, Constants* used) {
   bool changed = false;
+  require_no_counter(node, constants);
   for (std::string& input : node.inputs) changed = replace(input, constants, used) || changed;
   if (!node.flow || !node.flow->is_raised) return changed;
   Flow flow = *node.flow;

@@ -17,11 +17,13 @@ struct Entry {
   std::vector<Source> inputs{}, hinted{};
   std::vector<const NodeDef*> controls{};
   std::size_t position = 0;  ///< in an order in which each node comes after those that it needs
-  std::int64_t uses = 0;     ///< how many of its outputs the file refers to: the greatest number, plus 1
+  std::vector<char> used{};  ///< whether the file refers to an output, up to the last one that it refers to
   bool needed = false;       ///< our graph has it from the start
   bool is_read = false;
   Tensors outputs{};
-  detail::Node* node = nullptr;  ///< the node of that name in our graph
+  std::vector<std::size_t> shared{};  ///< the outputs that are also those of other names, see `Importer::separate`
+  Tensors named{};                    ///< what its outputs are for who asks by name, if that is something else
+  detail::Node* node = nullptr;       ///< the node of that name in our graph
 };
 
 /// Whether the node is a Variable, and whether other nodes refer to it as TensorFlow 1 does.

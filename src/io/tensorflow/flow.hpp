@@ -80,6 +80,8 @@ inline constexpr std::string_view hint_carried = "_tapestry_carried";
 inline constexpr std::string_view hint_ragged = "_tapestry_ragged";
 /// The hint of a While that stands for a loop of TensorFlow 1 that cannot be read: why.
 inline constexpr std::string_view hint_unread = "_tapestry_unread";
+/// Of a Merge that has become the output of a condition: the number of the input that it takes on each side.
+inline constexpr std::string_view value_index = "_value_index";
 /// The hints of a loop that is to be recomputed, and of an output that a function does not give.
 inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_absent = "_tapestry_absent";
 

@@ -22,11 +22,11 @@ void require_channels_last(const ForeignNode& n) {
   if (format != "NHWC" && format != "NDHWC") lack(n, "'data_format'");
 }
 
-/// What a training step would keep for its gradient: nothing, as on TensorFlow's CPU, or a 0 in place of it.
-Tensor reserved(const ForeignNode& n, const std::string& name, DType dtype, const Shape& shape = {}) {
+/// What only TensorFlow's kernels for GPUs have to say: nothing, as on its CPU.
+Tensor reserved(const ForeignNode& n, const std::string& name, DType dtype) {
   const Tensor value = [&] {
     const ExecuteNow now;
-    return zeros(shape, dtype == DType::unknown ? float32 : dtype);
+    return zeros({0}, dtype == DType::unknown ? float32 : dtype);
   }();
   return constant_node(value, name, n.where);
 }
@@ -59,7 +59,7 @@ Tensors read_batch_norm(const ForeignNode& n) {
       const Tensor result = batch_norm(x.cast(scale.dtype()), mean, variance, offset, scale, epsilon);
       outputs = {result.cast(x.dtype()), mean, variance, mean, variance};
     }
-    if (n.node.def().op == "FusedBatchNormV3") outputs.push_back(reserved(n, "reserve_space_3", scale.dtype(), {0}));
+    if (n.node.def().op == "FusedBatchNormV3") outputs.push_back(reserved(n, "reserve_space_3", scale.dtype()));
     return outputs;
   });
 }

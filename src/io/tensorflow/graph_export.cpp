@@ -49,6 +49,11 @@ bool refers_to_variable(const Node& node) {
                                          [](const Tensor& input) { return input.dtype() == DType::resource; });
 }
 
+void for_inputs(const Node& node, const auto& visit) {
+  for (const Tensor& input : node.inputs()) visit(*endpoint_of(input).node);
+  for (const Node* control : node.control_inputs) visit(*control);
+}
+
 /// Whether a node that was not read calls a function of the file, or such a node is in a function that the node runs.
 bool calls_file(const Node& node) {
   if (detail::is_flow(node.op())) {
@@ -109,10 +114,6 @@ class Exporter {
 
   void drop_changes() {
     std::vector<std::size_t> uses(graph_.size()), dropped_uses(graph_.size());
-    const auto for_inputs = [&](const Node& node, auto visit) {
-      for (const Tensor& input : node.inputs()) visit(*endpoint_of(input).node);
-      for (const Node* control : node.control_inputs) visit(*control);
-    };
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
       const bool changes = changes_state(node) || (detail::is_flow(node.op()) && node.outputs().empty() &&
@@ -539,9 +540,20 @@ class Exporter {
 
 }  // namespace
 
+/// By node: whether it is there for more than the name of a tensor.
+static std::vector<char> all_nodes(const GraphState& graph) {
+  std::vector<char> wanted(graph.size(), 1);
+  if (!graph.file) return wanted;
+  for (std::size_t i = 0; i < graph.size(); ++i)
+    if (graph.file->only_names(graph.node(i))) wanted[i] = 0;
+  for (std::size_t i = graph.size(); i-- > 0;)
+    if (wanted[i]) for_inputs(graph.node(i), [&](const Node& input) { wanted[input.index] = 1; });
+  return wanted;
+}
+
 GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
   const std::lock_guard lock(graph.mutex());
-  return Exporter(graph, options).run(std::vector<char>(graph.size(), 1));
+  return Exporter(graph, options).run(all_nodes(graph));
 }
 
 ServedGraph export_for_server(const GraphState& graph) {

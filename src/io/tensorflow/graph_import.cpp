@@ -75,65 +75,6 @@ void Importer::run() {
     if (each->needed) add(*each);
 }
 
-// ---- FileNodes ----
-
-const Tensors* Importer::outputs(std::string_view name) {
-  Entry* entry = file_.find(name);
-  if (!entry) {
-    const Moved* moved = find_moved(name);
-    return moved ? &moved->outputs : nullptr;
-  }
-  add_missing(*entry);
-  if (entry->outputs.empty() && refers_to_variable(*entry)) tensor_of({entry->def});
-  if (entry->def->flow) pass_on(*entry);
-  return &entry->outputs;
-}
-
-Node* Importer::find(std::string_view name) {
-  Entry* entry = file_.find(name);
-  if (!entry) {
-    const Moved* moved = find_moved(name);
-    return moved ? moved->node : nullptr;
-  }
-  add_missing(*entry);
-  return entry->node;
-}
-
-std::vector<detail::FileNodes::Alias> Importer::aliases() {
-  std::vector<Alias> found;
-  for (const Entry* each : file_.in_order()) {
-    const NodeDef& def = *each->def;
-    const bool is_made_by_us = def.name.find("/_/") != std::string::npos || (def.flow && def.flow->is_raised) ||
-                               (def.attrs.contains(hint_loop) && !def.op.starts_with("Identity"));
-    if (each->is_read && !is_made_by_us && !each->outputs.empty() && !state().find(def.name))
-      found.push_back({def.name, each->outputs, def.flow && def.flow->is_loop});
-  }
-  return found;
-}
-
-detail::FileNodes::Name Importer::name_of(const Tensor& tensor) {
-  for (const Entry* each : file_.in_order())
-    for (std::size_t i = 0; i < each->outputs.size(); ++i)
-      if (each->outputs[i].is(tensor)) return {each->def->name, i};
-  for (const auto& [name, moved] : known_moved_)
-    for (std::size_t i = 0; i < moved.outputs.size(); ++i)
-      if (moved.outputs[i].is(tensor)) return {name, i};
-  throw InvalidArgumentError(not_in_file(tensor.name()));
-}
-
-std::string Importer::name_of(const Node& node) {
-  for (const Entry* each : file_.in_order())
-    if (each->node == &node) return each->def->name;
-  for (const auto& [name, moved] : known_moved_)
-    if (moved.node == &node) return name;
-  throw InvalidArgumentError(not_in_file(node.name()));
-}
-
-std::string Importer::not_in_file(const std::string& name) {
-  return detail::join("'", name, "' cannot be fetched while a value is fed that the file's nodes have as an attribute",
-                      ", because it was added after the graph was read");
-}
-
 // ---- Adding nodes ----
 
 void Importer::add(Entry& entry) {
@@ -166,6 +107,7 @@ void Importer::add(Entry& entry) {
     for (const Tensor& each : entry.outputs)
       if (!entry.node && bool(each)) entry.node = detail::endpoint_of(each).node;
     state().names().take(def.name);
+    separate(entry, first);
     for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
   });
 }
@@ -199,14 +141,60 @@ void Importer::add_missing(Entry& wanted) {
       if (!std::exchange(each->is_read, true)) pending.push_back(each);
   }
   std::sort(missing.begin(), missing.end(), [](const Entry* a, const Entry* b) { return a->position < b->position; });
+  extend([&] {
+    for (Entry* each : missing) {
+      add(*each);
+      for (const Tensor& output : each->outputs)
+        if (output) state().absorbed.insert(output.id());
+    }
+  });
+}
+
+void Importer::extend(const std::function<void()>& f) {
   const bool finalized = state().finalized();
   state().finalize(false);
-  for (Entry* each : missing) {
-    add(*each);
-    for (const Tensor& output : each->outputs)
-      if (output) state().absorbed.insert(output.id());
+  try {
+    f();
+  } catch (...) {
+    state().finalize(finalized);
+    throw;
   }
   state().finalize(finalized);
+}
+
+std::vector<std::size_t> Importer::shared_outputs(const Entry& entry, std::size_t first) {
+  std::vector<std::size_t> shared;
+  if (entry.def->op == argument_op || entry.def->attrs.contains(hint_loop)) return shared;
+  const auto is_used_inside = [&](const Tensor& output) {
+    for (std::size_t i = first; i < state().size(); ++i)
+      for (const Tensor& input : state().node(i).inputs())
+        if (input.is(output)) return true;
+    return false;
+  };
+  for (std::size_t k = 0; k < entry.outputs.size(); ++k) {
+    const Tensor& output = entry.outputs[k];
+    if (!output || !output.is_symbolic() || output.dtype() == DType::resource) continue;
+    const auto is_twin = [&](const Tensor& other) { return &other != &output && bool(other) && other.is(output); };
+    if (detail::endpoint_of(output).node->index < first ||
+        std::any_of(entry.outputs.begin(), entry.outputs.end(), is_twin) || is_used_inside(output))
+      shared.push_back(k);
+  }
+  return shared;
+}
+
+void Importer::separate(Entry& entry, std::size_t first) {
+  entry.shared = shared_outputs(entry, first);
+  Tensors own = entry.outputs;
+  std::erase_if(entry.shared, [&](std::size_t k) {
+    const bool used = k < entry.used.size() && entry.used[k];
+    if (used) own[k] = own_output(entry, k);
+    return used;
+  });
+  entry.outputs = std::move(own);
+}
+
+Tensor Importer::own_output(const Entry& entry, std::size_t output) {
+  return identity(In(entry.outputs[output], where_), detail::join(entry.def->name, "/_/output_", output));
 }
 
 void Importer::pass_on(Entry& loop) {
@@ -243,7 +231,8 @@ Tensors Importer::keep_unread(const Entry& entry, const NodeReader& reader, cons
     const bool refers = each.node->op == "VarHandleOp" || takes_reference(entry.def->op);
     inputs.push_back(variable != variables_.end() && refers ? handle_of(variable->second) : tensor_of(each));
   }
-  return keep_unread_node(state(), reader, inputs, entry.uses, reason, where_).outputs();
+  return keep_unread_node(state(), reader, inputs, static_cast<std::int64_t>(entry.used.size()), reason, where_)
+      .outputs();
 }
 
 std::string Importer::colocation_of(const NodeDef& def) {
@@ -423,6 +412,9 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
                                  const std::vector<std::string>& outputs) {
     return read_function(reader, body, given, outputs);
   };
+  if (flow && flow->is_loop)
+    for (const std::size_t i : flow->counters)
+      if (inputs[i].tensor) state().absorbed.insert(inputs[i].tensor.id());
   if (!flow) return read_with_gradient(reader, inputs, read_body, where_);
   return read_flow(reader, inputs, read_body, *uneven_, where_);
 }

@@ -57,10 +57,11 @@ Entry* Importer::entry_around(const std::string& name) {
   return nullptr;
 }
 
-const Importer::Moved* Importer::find_moved(std::string_view name) {
+const Importer::Moved* Importer::find_moved(std::string_view name, std::size_t wanted) {
   if (!is_moved(name)) return nullptr;
   const std::string key(name);
-  if (const auto known = known_moved_.find(key); known != known_moved_.end()) return &known->second;
+  const auto known = known_moved_.find(key);
+  if (known != known_moved_.end() && wanted < known->second.outputs.size()) return &known->second;
   Entry* around = entry_around(key);
   if (!around) return nullptr;
   add_missing(*around);
@@ -69,8 +70,10 @@ const Importer::Moved* Importer::find_moved(std::string_view name) {
   for (std::size_t b = 0; b < functions->size(); ++b) {
     const detail::GraphFunction& function = (*functions)[b];
     const std::lock_guard lock(function.graph->mutex());
-    const Tensors* inside = function.graph->file ? function.graph->file->outputs(name) : nullptr;
-    if (inside) return &known_moved_.emplace(key, give_out(key, *around->node, b, *inside)).first->second;
+    const Tensors* inside = function.graph->file ? function.graph->file->outputs(name, wanted) : nullptr;
+    if (!inside) continue;
+    if (known != known_moved_.end() && inside->size() <= known->second.outputs.size()) return &known->second;
+    return &known_moved_.insert_or_assign(key, give_out(key, *around->node, b, *inside)).first->second;
   }
   return nullptr;
 }

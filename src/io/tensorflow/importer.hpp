@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph/graph_state.hpp"
 #include "graph/known_values.hpp"
@@ -52,11 +54,12 @@ class Importer final : public detail::FileNodes {
 
   bool has(std::string_view name) const override { return file_.has(name) || is_moved(name); }
 
-  const Tensors* outputs(std::string_view name) override;
+  const Tensors* outputs(std::string_view name, std::size_t wanted) override;
   Node* find(std::string_view name) override;
   std::vector<Alias> aliases() override;
   Name name_of(const Tensor& tensor) override;
   std::string name_of(const Node& node) override;
+  bool only_names(const Node& node) const override { return for_names_.contains(&node); }
   std::string_view library() const override { return file_.file().library; }
 
   std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) override;
@@ -76,6 +79,20 @@ class Importer final : public detail::FileNodes {
   void add_missing(Entry& wanted);
   /// Gives a loop the outputs that are its inputs, of variables that the body does not use.
   void pass_on(Entry& loop);
+  /// The outputs of an entry, whose nodes begin with number `first`, whose tensors have another name too, or are used
+  /// by the nodes of which the entry is composed.
+  std::vector<std::size_t> shared_outputs(const Entry& entry, std::size_t first);
+  /// Gives such outputs tensors of their own: who feeds one changes what the file's nodes make of it, and nothing else.
+  /// Those that no node of the file uses wait in `Entry::shared` until somebody asks for them by name.
+  void separate(Entry& entry, std::size_t first);
+  Tensor own_output(const Entry& entry, std::size_t output);
+  void separate_rest(Entry& entry);
+  /// Gives a Merge of a condition its second output, the number of the input that it takes.
+  void add_value_index(Entry& merge);
+  /// Calls f() while the graph takes nodes, even if it is finalized.
+  void extend(const std::function<void()>& f);
+  /// The same for nodes that `only_names` knows.
+  void extend_for_names(const std::function<void()>& f);
 
   // ---- Nodes in branches ----
 
@@ -86,7 +103,7 @@ class Importer final : public detail::FileNodes {
   };
   bool is_moved(std::string_view name) const;
   /// nullptr when the file has no such node. Throws UnimplementedError for a node that has no value outside.
-  const Moved* find_moved(std::string_view name);
+  const Moved* find_moved(std::string_view name, std::size_t wanted = 0);
   Entry* entry_around(const std::string& name);
   Moved give_out(const std::string& name, Node& node, std::size_t function, const Tensors& inside);
 
@@ -216,6 +233,7 @@ class Importer final : public detail::FileNodes {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
   detail::KnownValues known_;
+  std::unordered_set<const Node*> for_names_{};
   std::vector<char> is_after_change_{};                      ///< by node, see `is_after_change`
   std::optional<std::map<std::string, int>> assignments_{};  ///< see `assignments_of_any_sizes`
 };

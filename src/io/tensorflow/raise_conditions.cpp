@@ -203,7 +203,7 @@ class ConditionRaiser {
         each.inputs.push_back(argument_name(node.name, k));
         each.graph.nodes.push_back({.name = each.inputs.back(), .op = std::string(argument_op)});
       }
-    name_outputs(stage, node.name);
+    name_outputs(condition, stage, node.name, sides);
     const bool has_operations = std::any_of(flow.functions.begin(), flow.functions.end(),
                                             [](const FunctionBody& each) { return !each.operations.empty(); });
     if (stage.merges.empty() && stage.exports.empty() && !has_operations && !may_be_fetched(stage)) {
@@ -283,11 +283,16 @@ class ConditionRaiser {
   }
 
   /// The outputs of a condition's node are those of its Merges, the numbers that these give, and what later stages use.
-  void name_outputs(const Stage& stage, const std::string& name) {
+  void name_outputs(const Condition& condition, const Stage& stage, const std::string& name, std::int64_t sides) {
     std::size_t output = stage.merges.size();
     for (std::size_t k = 0; k < stage.merges.size(); ++k) {
       const std::size_t number = found_.gives_number(stage.merges[k]) ? output++ : 0;
       replace_merge(stage.merges[k], name, k, number);
+      if (number > 0) continue;
+      ListDef taken;
+      for (std::int64_t side = 0; side < sides; ++side)
+        taken.ints.push_back(static_cast<std::int64_t>(found_.input_taken(stage.merges[k], side, condition.predicate)));
+      added_.back().attrs.emplace(value_index, std::move(taken));
     }
     for (const auto& [tensor, side] : stage.exports) exported_[tensor] = detail::join(name, ":", output++);
   }
