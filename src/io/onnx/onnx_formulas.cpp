@@ -142,6 +142,8 @@ UnsortedSegmentSum any z = Expand(0:b, Gather(Shape(c), @front));
 ScatterNd any ScatterND[reduction=add](Expand(0:b, Shape(c)), Cast[to=7](a), b)
 PutAlongAxis any ScatterElements[axis=@axis,reduction=add](Expand(0:b, Shape(c)), a, b)
 Where any Transpose[perm={1,0}](NonZero(a))
+SequenceMask whole n = ReduceMax[keepdims=0](Concat[axis=0](Reshape(a, {-1}), Expand(0, {1})));
+  Less(Range(0, n, 1), Unsqueeze(a, {-1}))
 UniqueWithCounts real y, i, n, m = Unique[sorted=0](Cast[to=11](a));
   Cast[to=@T](y) | Cast[to=@out_idx/6](n) | Cast[to=@out_idx/6](m)
 UniqueWithCounts any y, i, n, m = Unique[sorted=0](Cast[to=7](a));
