@@ -1,9 +1,9 @@
 #include "tapestry/tensor.hpp"
 
 #include <cstring>
-#include <limits>
 #include <new>
 
+#include "core/convert.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "core/pool.hpp"
@@ -47,21 +47,6 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   if (!shape.is_known())
     throw InvalidArgumentError(join("A tensor cannot be made with the partly unknown shape ", shape));
   throw InvalidArgumentError(join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"));
-}
-
-/// Converts a number. C++ leaves the conversion of a float to a whole number that does not fit undefined; here it gives
-/// the nearest end of the range, and 0 for a NaN.
-template <class To, class From>
-To convert(From value) {
-  if constexpr (is_float16<From>) {
-    return convert<To>(static_cast<float>(value));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
-    if (value != value) return To{0};
-    if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
-    if (value <= std::numeric_limits<To>::lowest()) return std::numeric_limits<To>::lowest();
-  }
-  if constexpr (std::is_same_v<To, bool>) return value != From{};
-  return static_cast<To>(value);
 }
 
 /// The number of elements of a new tensor. Throws InvalidArgumentError unless the dtype has elements, all sizes are
