@@ -292,6 +292,8 @@ TEST_CASE("feeding a tensor changes what the file's nodes make of it, and nothin
   for (const std::string name : {"axis:0", "two:0", "minus:0"}) CHECK(session.run(name, x).dtype() == int32);
   const Feeds shorter{{"x:0", ones({1, 2, 2, 1})}, {"two:0", tensor(1)}};
   CHECK(session.run("top:0", shorter).shape() == Shape{1});
+  for (const std::string name : {"in", "out", "back", "pair", "top"})
+    check_same(session.run(graph.get_operation_by_name(name).output(0), x), session.run(name + ":0", x));
   const Graph again = Graph::from_graph_def(graph.as_graph_def());
   CHECK(Session(again).run("y:0", x).item<double>() == before);
   CHECK(again.as_graph_def() == Graph::from_graph_def(again.as_graph_def()).as_graph_def());

@@ -108,6 +108,7 @@ void Importer::add(Entry& entry) {
       if (!entry.node && bool(each)) entry.node = detail::endpoint_of(each).node;
     state().names().take(def.name);
     separate(entry, first);
+    if (Node* node = maker_of_first_output(entry, first)) entry.node = node;
     for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
   });
 }
@@ -117,6 +118,15 @@ static bool has_outputs(const Node& node, const Tensors& outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (i >= node.outputs().size() || !outputs[i].is(node.output(i))) return false;
   return true;
+}
+
+Node* Importer::maker_of_first_output(const Entry& entry, std::size_t first) {
+  if (entry.outputs.size() < 2 || !entry.outputs[0] || !entry.outputs[0].is_symbolic()) return nullptr;
+  Node& maker = detail::producer_of(entry.outputs[0]);
+  if (maker.index < first || has_outputs(*entry.node, entry.outputs)) return nullptr;
+  for (std::size_t i = first; i < state().size(); ++i)
+    if (state().node(i).op().stateful) return nullptr;
+  return &maker;
 }
 
 void Importer::give_name(const Entry& entry, std::size_t first) {

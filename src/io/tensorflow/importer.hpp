@@ -86,6 +86,9 @@ class Importer final : public detail::FileNodes {
   /// Those that no node of the file uses wait in `Entry::shared` until somebody asks for them by name.
   void separate(Entry& entry, std::size_t first);
   Tensor own_output(const Entry& entry, std::size_t output);
+  /// The node to which an entry's first output belongs, where several nodes without effects make its outputs: who asks
+  /// for the operation takes that output of it. nullptr for other entries.
+  Node* maker_of_first_output(const Entry& entry, std::size_t first);
   void separate_rest(Entry& entry);
   /// Gives a Merge of a condition its second output, the number of the input that it takes.
   void add_value_index(Entry& merge);
