@@ -1,4 +1,4 @@
-// Packs of sequences. What networks make of them is compared with padded sequences in nn_layers_test.
+// Packs of sequences. What networks make of them is compared with padded sequences in nn_recurrent_test.
 
 #include <vector>
 
