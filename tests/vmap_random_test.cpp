@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "op_cases/op_cases.hpp"
 #include "same_bits.hpp"
 #include "tapestry/tapestry.hpp"
 
