@@ -226,6 +226,50 @@ TEST_CASE("what a branch or a loop recomputes, and gradients of its own, use ten
     CHECK(same_bits(trace(f, {spec(float64, {rows, 2}), spec(float64, {2, 2})})(x, w), f(x, w)));
 }
 
+TEST_CASE("derivatives of gradients that are taken in a branch or a loop, of a branch or a loop before it") {
+  using Program = std::function<Tensor(const Tensor&)>;
+  const std::vector<Program> before{
+      [](const Tensor& x) {
+        return while_loop([](Tensor y) { return reduce_sum(abs(y)) > 0.5; }, [&](Tensor y) { return sin(y) * x; }, x,
+                          {.maximum_iterations = 3});
+      },
+      [](const Tensor& x) {
+        return cond(
+            x(0) > 0.0, [&] { return sin(x) * x; }, [&] { return exp(x); });
+      },
+      [](const Tensor& x) { return map([&](Tensor row) { return reduce_sum(sin(row * x)); }, x); }};
+  const std::vector<std::function<Tensor(const Tensor&, const Program&)>> gradients{
+      [](const Tensor& x, const Program& f) { return jacrev(f)(x); },
+      [](const Tensor& x, const Program& f) { return hessian([&](const Tensor& z) { return reduce_sum(f(z)); })(x); },
+      [](const Tensor& x, const Program& f) {
+        const auto pull = vjp(f, x).second;
+        return cond(
+            x(1) < 0.0, [&] { return map([&](Tensor row) { return pull(row * x); }, x); },
+            [&] { return expand_dims(x, 0); });
+      },
+      [](const Tensor& x, const Program& f) {
+        return jvp(
+                   [&](const Tensor& z) {
+                     const auto pull = vjp(f, z).second;
+                     return map([&](Tensor row) { return pull(row * z); }, z);
+                   },
+                   x, x)
+            .second;
+      }};
+  const Tensor x = tensor<double>({0.4, -0.7, 1.1});
+  for (std::size_t i = 0; i < before.size(); ++i)
+    for (std::size_t k = 0; k < gradients.size(); ++k) {
+      CAPTURE(i);
+      CAPTURE(k);
+      const auto f = [&](const Tensor& a) {
+        GradientTape tape;
+        tape.watch(a);
+        return tape.gradient(reduce_sum(square(gradients[k](a, before[i]))), a);
+      };
+      for (const std::int64_t size : {-1, 3}) check_same(trace(f, {spec(float64, {size})})(x), f(x), 1e-12);
+    }
+}
+
 TEST_CASE("a loop on known values asks a condition that draws, or changes a Variable, as often in a trace as eagerly") {
   Variable calls(0.0);
   const auto limit = [](const Tensor& v) { return v + 1.0; };

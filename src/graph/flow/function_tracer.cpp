@@ -43,15 +43,13 @@ class RecordExecuted final : public Recorder {
   void record(Call&& call) override {
     const auto is_symbolic = [](const Tensor& each) { return bool(each) && each.is_symbolic(); };
     if (std::any_of(call.outputs().begin(), call.outputs().end(), is_symbolic)) return;
-    // A recorder may compute with what it has of the surroundings.
-    const RecordOutside outside(*this);
-    std::optional<Graph::Scope> graph;
-    std::optional<ExecuteNow> now;
-    if (around_)
-      graph.emplace(Graph(around_));
-    else
-      now.emplace();
-    tell_recorders(std::move(call));
+    in_surroundings([&] { tell_recorders(std::move(call)); });
+  }
+  /// A gradient in the function may need more of an op outside of it.
+  void extend(const Call& call) override {
+    in_surroundings([&] {
+      for (Recorder* each : outside_) each->extend(call);
+    });
   }
   void read(const Variable&, Tensor&) override {}
 
@@ -63,6 +61,20 @@ class RecordExecuted final : public Recorder {
     RecordOutside& operator=(const RecordOutside&) = delete;
     Recorders saved;
   };
+
+  /// A recorder may compute with what it has of the surroundings.
+  template <class F>
+  void in_surroundings(F f) {
+    const RecordOutside outside(*this);
+    std::optional<Graph::Scope> graph;
+    std::optional<ExecuteNow> now;
+    if (around_)
+      graph.emplace(Graph(around_));
+    else
+      now.emplace();
+    f();
+  }
+
   std::shared_ptr<GraphState> around_;
   Recorders outside_;
 };
