@@ -1,7 +1,10 @@
 // Ops whose results have sizes that depend on values: against plain loops, eagerly, traced and in sessions, with
 // gradients, and in branches and loops.
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -136,6 +139,73 @@ TEST_CASE("eager and traced, ops with sizes that depend on values give the same,
       check(unknown(x));
     }
   }
+}
+
+TEST_CASE("unique numbers values of all types in the order in which they come") {
+  for (const DType type : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
+    for (const double spread : {1.0, 40.0, 1e9}) {
+      CAPTURE(to_string(type));
+      CAPTURE(spread);
+      random::seed(3);
+      Tensor x = floor(random::normal({5000}, {.stddev = spread, .dtype = float64}));
+      if (is_floating(type))
+        x = concat({x, tensor<double>({0.0, -0.0, not_a_number, infinity, -infinity, -not_a_number, -infinity})}, 0);
+      x = x.cast(type);
+      const std::vector<double> elements = values(x);
+      std::map<double, std::size_t> known;
+      std::vector<double> different, inverse, counts;
+      for (const double each : elements) {
+        const std::size_t number =
+            std::isnan(each) ? different.size() : known.try_emplace(each, different.size()).first->second;
+        if (number == different.size()) {
+          different.push_back(each);
+          counts.push_back(0);
+        }
+        ++counts[number];
+        inverse.push_back(static_cast<double>(number));
+      }
+      const Unique unique = tapestry::unique(x);
+      CHECK(values(unique.inverse) == inverse);
+      CHECK(values(unique.counts) == counts);
+      check_values(unique.values, different);
+      const auto zero = std::find(elements.begin(), elements.end(), 0.0);
+      const auto found = std::find(different.begin(), different.end(), 0.0) - different.begin();
+      if (zero != elements.end()) CHECK(std::signbit(values(unique.values)[found]) == std::signbit(*zero));
+    }
+}
+
+TEST_CASE("nonzero counts through rows of all lengths and any number of axes") {
+  random::seed(5);
+  for (const Shape& shape : std::vector<Shape>{{},
+                                               {0},
+                                               {1},
+                                               {700},
+                                               {3, 300},
+                                               {300, 3},
+                                               {2, 0, 3},
+                                               {0, 4},
+                                               {4, 0},
+                                               {2, 1, 3, 1, 2, 1, 2, 3},
+                                               {1, 1, 1, 1, 1, 1, 1, 1}})
+    for (const double share : {0.0, 0.3, 1.0}) {
+      CAPTURE(shape);
+      const Tensor x = (random::uniform(shape, {.dtype = float64}) < share).cast(int32) * 7;
+      const std::vector<double> elements = values(x);
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        if (elements[i] == 0) continue;
+        std::vector<double> index;
+        std::size_t rest = i;
+        for (int axis = x.rank(); axis-- > 0;) {
+          const auto size = static_cast<std::size_t>(x.shape().sizes()[axis]);
+          index.insert(index.begin(), static_cast<double>(rest % size));
+          rest /= size;
+        }
+        expected.insert(expected.end(), index.begin(), index.end());
+      }
+      CHECK(values(nonzero(x)) == expected);
+      CHECK(nonzero(x).shape()[1] == x.rank());
+    }
 }
 
 TEST_CASE("a mask must fit, also where sizes are unknown until a graph runs") {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
+#include <limits>
+#include <utility>
 
 #include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
@@ -41,20 +42,40 @@ struct Unseen {
   ExecuteNow now{};
 };
 
+/// Writes the indices of the true elements of a mask, [count, rank].
+void write_indices(const bool* is_set, std::span<const std::int64_t> sizes, std::int64_t* to) {
+  constexpr std::int64_t most = 256;
+  std::int64_t found[most];
+  const auto rank = static_cast<int>(sizes.size());
+  const std::int64_t row = rank == 0 ? 1 : sizes[rank - 1];
+  std::int64_t at[Shape::max_rank] = {};
+  for (bool goes_on = true; goes_on;) {
+    // A part of a row is first searched without a branch for each element, which no processor could foresee.
+    for (std::int64_t first = 0; first < row; first += most) {
+      std::int64_t count = 0;
+      for (std::int64_t i = first; i < std::min(first + most, row); ++i) {
+        found[count] = i;
+        count += is_set[i];
+      }
+      for (std::int64_t k = 0; k < count && rank > 0; ++k) {
+        for (int axis = 0; axis < rank - 1; ++axis) *to++ = at[axis];
+        *to++ = found[k];
+      }
+    }
+    is_set += row;
+    int axis = rank - 2;
+    while (axis >= 0 && ++at[axis] == sizes[axis]) at[axis--] = 0;
+    goes_on = axis >= 0;
+  }
+}
+
 Tensors indices_of_nonzero(const Call& call) {
   const Unseen unseen;
   const Tensor mask = on_host(call.input(0).cast(boolean));
   const auto* const is_set = static_cast<const bool*>(mask.impl().data);
   const std::int64_t count = std::count(is_set, is_set + mask.size(), true);
   const Tensor result = make_tensor(int64, {count, mask.rank()}, cpu());
-  std::int64_t* to = mutable_data<std::int64_t>(result);
-  for (std::int64_t i = 0; i < mask.size(); ++i) {
-    if (!is_set[i]) continue;
-    std::int64_t rest = i;
-    for (int axis = mask.rank(); axis-- > 0; rest /= mask.shape().sizes()[axis])
-      to[axis] = rest % mask.shape().sizes()[axis];
-    to += mask.rank();
-  }
+  if (count > 0) write_indices(is_set, mask.shape().sizes(), mutable_data<std::int64_t>(result));
   return on_device_of(call, {result});
 }
 
@@ -73,29 +94,88 @@ DType index_type(const Call& call) {
   return given ? *given : int32;
 }
 
+/// Numbers the different values of a vector in the order in which they come. `Bits` is as wide as a value.
+template <class Bits>
+class Numbering {
+ public:
+  Numbering(const Tensor& x, std::int32_t* numbers) : elements_(static_cast<const Bits*>(x.impl().data)) {
+    if (is_floating(x.dtype())) {
+      sign_ = static_cast<Bits>(Bits(1) << (8 * sizeof(Bits) - 1));
+      const Tensor infinity = tensor(std::numeric_limits<double>::infinity()).cast(x.dtype());
+      infinity_ = *static_cast<const Bits*>(infinity.impl().data);
+    }
+    const std::int64_t size = x.size();
+    for (std::int64_t i = 0; i < size; ++i) {
+      constexpr std::int64_t soon = 16;
+      constexpr std::size_t near = 4096;  // slots that are in the cache anyway
+      if (2 * first_.size() >= slots_.size()) grow();
+      if (slots_.size() > near && i + soon < size) __builtin_prefetch(&slots_[slot_of(value(i + soon))]);
+      numbers[i] = number(i);
+    }
+  }
+  /// Where each value occurs first.
+  const std::vector<std::int64_t>& first() const { return first_; }
+
+ private:
+  /// -0 is 0.
+  Bits value(std::int64_t i) const { return Bits(elements_[i] & ~sign_) == 0 ? Bits(0) : elements_[i]; }
+  std::int32_t number(std::int64_t i) {
+    const auto next = static_cast<std::int32_t>(first_.size());
+    // NaN is like no other value, and not like itself.
+    if (Bits(value(i) & ~sign_) <= infinity_) {
+      std::size_t at = slot_of(value(i));
+      for (; slots_[at] >= 0; at = (at + 1) & (slots_.size() - 1))
+        if (value(first_[static_cast<std::size_t>(slots_[at])]) == value(i)) return slots_[at];
+      slots_[at] = next;
+    }
+    first_.push_back(i);
+    return next;
+  }
+  /// Where a value's number is, or else behind it.
+  std::size_t slot_of(std::uint64_t bits) const {
+    return static_cast<std::size_t>(((bits ^ (bits >> 32)) * 0x9e3779b97f4a7c15) >> shift_);
+  }
+  void grow() {
+    std::vector<std::int32_t> before = std::move(slots_);
+    shift_ -= 2;
+    slots_.assign(std::size_t(1) << (64 - shift_), -1);
+    for (const std::int32_t number : before) {
+      if (number < 0) continue;
+      std::size_t at = slot_of(value(first_[static_cast<std::size_t>(number)]));
+      while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = number;
+    }
+  }
+
+  const Bits* elements_;
+  Bits sign_ = 0, infinity_ = std::numeric_limits<Bits>::max();  ///< of floats; whole numbers are all below
+  std::vector<std::int64_t> first_;
+  std::vector<std::int32_t> slots_;
+  int shift_ = 58;
+};
+
 Tensors unique_of(const Call& call) {
   const Unseen unseen;
   const Tensor x = on_host(call.input(0));
   const Tensor inverse = make_tensor(int32, x.shape(), cpu());
-  std::vector<std::int64_t> first;  // where each value occurs first
-  std::vector<std::int32_t> counts;
-  detail::visit_dtype(x.dtype(), [&]<class T>() {
-    using Key = std::conditional_t<is_float16<T>, float, T>;
-    std::unordered_map<Key, std::int32_t> numbers;
-    const T* const elements = static_cast<const T*>(x.impl().data);
-    for (std::int64_t i = 0; i < x.size(); ++i) {
-      const auto next = static_cast<std::int32_t>(first.size());
-      const auto [found, is_new] = numbers.try_emplace(static_cast<Key>(elements[i]), next);
-      if (is_new) {
-        first.push_back(i);
-        counts.push_back(0);
-      }
-      ++counts[found->second];
-      mutable_data<std::int32_t>(inverse)[i] = found->second;
+  auto* const numbers = mutable_data<std::int32_t>(inverse);
+  const auto first = [&]() -> Tensor {
+    switch (size_of(x.dtype())) {
+      case 1:
+        return vector_of(Numbering<std::uint8_t>(x, numbers).first());
+      case 2:
+        return vector_of(Numbering<std::uint16_t>(x, numbers).first());
+      case 4:
+        return vector_of(Numbering<std::uint32_t>(x, numbers).first());
+      default:
+        return vector_of(Numbering<std::uint64_t>(x, numbers).first());
     }
-  });
+  }();
+  const Tensor counts = zeros(first.shape(), {.dtype = int32});
+  auto* const count_of = mutable_data<std::int32_t>(counts);
+  for (std::int64_t i = 0; i < x.size(); ++i) ++count_of[numbers[i]];
   const DType index = index_type(call);
-  return on_device_of(call, {gather(x, vector_of(first)), inverse.cast(index), vector_of(counts).cast(index)});
+  return on_device_of(call, {gather(x, first), inverse.cast(index), counts.cast(index)});
 }
 
 TAPESTRY_OP(unique_op){{
