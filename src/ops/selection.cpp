@@ -263,8 +263,21 @@ TAPESTRY_OP(stitch_op){{
     .evaluate = stitch,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const std::size_t count = half_of(call);
-      Tensors gradients(2 * count);
-      for (std::size_t i = 0; i < count; ++i) gradients[count + i] = gather(g, call.input(i));
+      // Of equal indices, only the last one has a part in the result.
+      Tensors gradients(2 * count), inputs = call.inputs();
+      for (std::size_t i = 0; i < count; ++i) {
+        const Tensor places = cumsum(ones_like(reshape(call.input(i).cast(int64), {-1})));
+        inputs[count + i] =
+            reshape_like(places * static_cast<std::int64_t>(count) + static_cast<std::int64_t>(i), call.input(i));
+      }
+      const Tensor last = apply_all(stitch_op, inputs, {}, {}, call.where())[0];
+      for (std::size_t i = 0; i < count; ++i) {
+        const Tensor& data = call.input(count + i);
+        Tensor stays = equal(gather(last, call.input(i)), inputs[count + i]);
+        for (int axis = rank_of(call.input(i)); axis < rank_of(data); ++axis) stays = expand_dims(stays, -1);
+        const Tensor gradient = gather(g, call.input(i));
+        gradients[count + i] = where(stays, gradient, zeros_like(gradient));
+      }
       return gradients;
     },
 }};

@@ -66,6 +66,17 @@ OpCases selection_cases() {
          return {x[0][2], x[0][3], x[0][0], x[0][1], 0, 0, x[0][6], x[0][7], x[0][4], x[0][5]};
        },
        .open = true});
+  rows.push_back({.name = "dynamic_stitch of equal indices",
+                  .inputs = {numbers({3, 2}, -2, 2, 76), numbers({2, 2}, -2, 2, 77)},
+                  .f =
+                      [](const Inputs& x) {
+                        const Device device = x[0].device();
+                        return dynamic_stitch({tensor({0, 2, 0}).to(device), tensor({2, 1}).to(device)}, x);
+                      },
+                  .reference = [](const Arguments& x) -> Elements {
+                    return {x[0][4], x[0][5], x[1][2], x[1][3], x[1][0], x[1][1]};
+                  },
+                  .open = true});
   rows.push_back({.name = "sequence_mask",
                   .inputs = {tensor({1, 0, 3}).cast(int64)},
                   .f = [](const Inputs& x) { return sequence_mask(x[0]); },
