@@ -443,6 +443,74 @@ TEST_CASE("settings") {
   CHECK(print_options().precision == 8);
 }
 
+TEST_CASE("functions that are empty are refused where they are given, also where they would not be called") {
+  using Function = std::function<Tensor(const Tensor&)>;
+  const Tensor x = ones({2});
+  const auto is_true = [] { return tensor(true); };
+  Tensor (*const nothing)() = nullptr;
+  Tensor (*const none_of_one)(const Tensor&) = nullptr;
+  const std::function<Tensor()> loss;
+  const Function f;
+  const std::function<std::pair<Tensor, Tensor>(const Tensor&, const Tensor&)> step;
+  const auto refused = "The function is empty: a std::function without a target, or a null pointer";
+#define TAPESTRY_EMPTY(...) TAPESTRY_INVALID(refused, __VA_ARGS__)
+  TAPESTRY_EMPTY(cond(true, is_true, nothing));
+  TAPESTRY_EMPTY(cond(true, loss, loss));
+  TAPESTRY_EMPTY(switch_case(0, std::vector<std::function<Tensor()>>{is_true, loss}));
+  TAPESTRY_EMPTY(while_loop(
+      f, [](const Tensor& each) { return each; }, x));
+  TAPESTRY_EMPTY(while_loop([](const Tensor&) { return tensor(false); }, none_of_one, x));
+  TAPESTRY_EMPTY(scan(step, x, zeros({0, 2})));
+  TAPESTRY_EMPTY(map(f, zeros({0, 2})));
+  TAPESTRY_EMPTY(vmap(f));
+  TAPESTRY_EMPTY(jvp(f));
+  TAPESTRY_EMPTY(jvp(f, x, x));
+  TAPESTRY_EMPTY(vjp(f));
+  TAPESTRY_EMPTY(vjp(f, x));
+  TAPESTRY_EMPTY(vjp(f, x, x));
+  TAPESTRY_EMPTY(jacobian(f));
+  TAPESTRY_EMPTY(jacfwd(none_of_one));
+  TAPESTRY_EMPTY(jacrev(f));
+  TAPESTRY_EMPTY(hessian(f));
+  TAPESTRY_EMPTY(sparse_jacobian(f, eye(2)));
+  TAPESTRY_EMPTY(grad(f));
+  TAPESTRY_EMPTY(value_and_grad(f));
+  TAPESTRY_EMPTY(custom_gradient(std::function<CustomGradient(const Tensor&)>()));
+  TAPESTRY_EMPTY(recompute(f));
+  TAPESTRY_EMPTY(trace(f, {spec(x)}));
+  TAPESTRY_EMPTY(function(f));
+  TAPESTRY_EMPTY(nn::Lambda(f));
+  TAPESTRY_EMPTY(nn::Sequential().add(none_of_one));
+  CHECK(message_of<InvalidArgumentError>([&] { static_cast<void>(nn::Sequential{f}); }) == refused);
+  TAPESTRY_EMPTY(Gradient(std::function<Tensors(const Call&, const Tensor&)>()));
+  TAPESTRY_EMPTY(device(DeviceFunction()));
+
+  const Variable w(1.0);
+  train::GradientDescentOptimizer optimizer(0.1);
+  TAPESTRY_EMPTY(optimizer.minimize(loss));
+  TAPESTRY_EMPTY(optimizer.compute_gradients(loss, {w}));
+  TAPESTRY_EMPTY(train::LBFGS({w}).minimize(loss));
+  TAPESTRY_EMPTY(train::LossScale().minimize(optimizer, loss));
+  TAPESTRY_EMPTY(train::GradientAccumulation(2).minimize(optimizer, loss));
+  TAPESTRY_EMPTY(train::GradientDescentOptimizer(std::function<double(std::int64_t)>()));
+  TAPESTRY_EMPTY(train::on_best("loss", {}));
+
+  using Numbers = data::Stream<int>;
+  Numbers numbers({1, 2});
+  TAPESTRY_EMPTY(train::fit(numbers, std::function<double(int)>()));
+  TAPESTRY_EMPTY(numbers.map(std::function<int(int)>()));
+  TAPESTRY_EMPTY(numbers.filter(std::function<bool(int)>()));
+  TAPESTRY_EMPTY(numbers.interleave(std::function<Numbers(int)>()));
+  TAPESTRY_EMPTY(Numbers::generate(std::function<std::function<std::optional<int>()>(std::int64_t)>()));
+  TAPESTRY_EMPTY(Numbers::generate([](std::int64_t) { return std::function<std::optional<int>()>(); }).collect());
+  TAPESTRY_EMPTY(Numbers(data::Source<int>()));
+#undef TAPESTRY_EMPTY
+  Numbers no_cursor(data::Source<int>([](std::int64_t) { return std::unique_ptr<data::Cursor<int>>(); }));
+  CHECK(message_of<InvalidArgumentError>([&] {
+          no_cursor.repeat(2).batch(3).collect();
+        }).find("returned a null pointer as the cursor of epoch 0") != std::string::npos);
+}
+
 TEST_CASE("data") {
   const TemporaryFolder folder;
   const Tensor x = ones({3, 2});

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/trace.hpp"
 
 namespace tapestry {
@@ -203,9 +204,12 @@ auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {
     using Result = detail::ResultType<std::invoke_result_t<F&>>;
     constexpr bool alike = std::is_same_v<Result, detail::ResultType<std::invoke_result_t<G&>>>;
     static_assert(alike, "Both branches of tp::cond return the same type.");
-    if constexpr (alike)
+    if constexpr (alike) {
+      detail::require_function(then, "cond", where);
+      detail::require_function(otherwise, "cond", where);
       return detail::unflatten<Result>(
           detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
+    }
   }
 }
 
@@ -222,7 +226,10 @@ template <class Result, class Branch>
 Result switch_among(const Value& index, const std::vector<Branch>& branches, std::string_view name, Where where) {
   std::vector<FlatFunction> flat;
   flat.reserve(branches.size());
-  for (const Branch& each : branches) flat.push_back(flat_branch(each));
+  for (const Branch& each : branches) {
+    require_function(each, "switch_case", where);
+    flat.push_back(flat_branch(each));
+  }
   return unflatten<Result>(flat_case(index, flat, false, name, where));
 }
 
@@ -283,6 +290,8 @@ auto while_loop(Condition condition, Body body, const Variables& variables, cons
                 Where where = Where::here()) {
   if constexpr (detail::are_loop_functions<Variables, Condition, Body>()) {
     using List = detail::LoopVariables<Variables>;
+    detail::require_function(condition, "while_loop", where);
+    detail::require_function(body, "while_loop", where);
     const Tensors first = List::list(variables, where);
     const Tensors last = detail::flat_while(
         [&](const Tensors& values) -> Tensor { return Value(List::call(condition, values)).tensor(); },
@@ -306,6 +315,7 @@ auto scan(F f, const Carried& carried, const Sequences& sequences, const Sequenc
     using S = detail::LoopVariables<Sequences>;
     using Result = std::remove_cvref_t<std::invoke_result_t<F&, typename C::Type, typename S::Type>>;
     using Output = std::remove_cvref_t<std::tuple_element_t<1, Result>>;
+    detail::require_function(f, "scan", where);
     const Tensors first = C::list(carried, where), elements = S::list(sequences, where);
     const Tensors results = detail::flat_scan(
         [&](const Tensors& values) -> Tensors {
@@ -328,6 +338,7 @@ auto map(F f, const Sequences& sequences, const SequenceOptions& options = {}, W
   if constexpr (detail::maps<Sequences, F>()) {
     using S = detail::LoopVariables<Sequences>;
     using Output = detail::ResultType<std::invoke_result_t<F&, typename S::Type>>;
+    detail::require_function(f, "map", where);
     const Tensors elements = S::list(sequences, where);
     const Tensors stacked = detail::flat_scan(
         [&](const Tensors& values) -> Tensors { return detail::flatten(f(S::from(values.begin(), values.size()))); },

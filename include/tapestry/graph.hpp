@@ -357,7 +357,7 @@ class TAPESTRY_API DeviceScope {
   /// The same as `device`.
   /// @{
   DeviceScope(std::string_view name, Where where);
-  explicit DeviceScope(DeviceFunction choose);
+  explicit DeviceScope(DeviceFunction choose, Where where = Where::here());
   /// @}
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
@@ -385,7 +385,9 @@ class TAPESTRY_API DeviceScope {
 /// Opens a scope in which a function chooses the device of each new operation of a graph, also of the Variables that
 /// the graph uses for the first time, unless they are an optimizer's slots, which stay with their Variables. What is
 /// executed at once is not affected. Scopes inside it merge as those of names do, and win.
-[[nodiscard]] inline DeviceScope device(DeviceFunction choose) { return DeviceScope(std::move(choose)); }
+[[nodiscard]] inline DeviceScope device(DeviceFunction choose, Where where = Where::here()) {
+  return DeviceScope(std::move(choose), where);
+}
 
 /// The result of `colocate_with`.
 class TAPESTRY_API ColocationScope {

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/handle.hpp"
 #include "tapestry/tensor.hpp"
 
@@ -225,7 +226,8 @@ class Gradient {
   /// its inputs.
   template <class F>
   requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
-      Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
+      Gradient(F f, Where where = Where::here()) {  // NOLINT(google-explicit-constructor): written as a lambda
+    detail::require_function(f, "Gradient", where);
     if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
       takes_one_ = true;
       function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g[0])); };

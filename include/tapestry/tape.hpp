@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/detail/results.hpp"
 #include "tapestry/op.hpp"
@@ -386,12 +387,14 @@ class Grad {
 /// returns one Tensor. What f captures is constant, be it the very tensor at which it is evaluated.
 template <class F>
 auto value_and_grad(F f, Where where = Where::here()) {
+  detail::require_function(f, "value_and_grad", where);
   return detail::ValueAndGrad<F>(std::move(f), where);
 }
 
 /// `grad(f)(x)` is the gradient of f at x. For several arguments it is the result of `GradientTape::gradient`.
 template <class F>
 auto grad(F f, Where where = Where::here()) {
+  detail::require_function(f, "grad", where);
   return detail::Grad<F>(std::move(f), where);
 }
 
@@ -537,6 +540,7 @@ class Recomputed {
 /// The gradient is made of ops, so it can be differentiated again.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
+  detail::require_function(f, "custom_gradient", where);
   return detail::WithGradient<F>(std::move(f), where);
 }
 
@@ -551,6 +555,7 @@ auto custom_gradient(F f, Where where = Where::here()) {
 /// without recompute: a second run of them would draw other numbers.
 template <class F>
 auto recompute(F f, Where where = Where::here()) {
+  detail::require_function(f, "recompute", where);
   return detail::Recomputed<F>(std::move(f), where);
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/handle.hpp"
 #include "tapestry/detail/results.hpp"
 #include "tapestry/session.hpp"
@@ -299,9 +300,11 @@ template <class F>
 auto trace(F&& f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
   using Kept = detail::Kept<F>;
   if constexpr (detail::takes_tensors<Kept>())
-    if constexpr (detail::gives_tensors<Kept>())
+    if constexpr (detail::gives_tensors<Kept>()) {
+      detail::require_function(f, "trace", where);
       return detail::TracedAs<Traced, Kept>(
           detail::FlatTrace(detail::flat(Kept(std::forward<F>(f))), specs, options, where));
+    }
 }
 /// Does not compile: a trace needs the specs. (The trace of a matrix is another function.)
 template <class F>
@@ -323,11 +326,13 @@ class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments
 };
 /// Makes a Function of f, which may be and return what `trace` allows.
 template <class F>
-auto function(F&& f, const TraceOptions& options = {}) {
+auto function(F&& f, const TraceOptions& options = {}, Where where = Where::here()) {
   using Kept = detail::Kept<F>;
   if constexpr (detail::takes_tensors<Kept>())
-    if constexpr (detail::gives_tensors<Kept>())
+    if constexpr (detail::gives_tensors<Kept>()) {
+      detail::require_function(f, "function", where);
       return detail::TracedAs<Function, Kept>(detail::FlatTraces(detail::flat(Kept(std::forward<F>(f))), options));
+    }
 }
 
 /// @}

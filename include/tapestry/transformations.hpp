@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tapestry/control_flow.hpp"
+#include "tapestry/detail/function.hpp"
 #include "tapestry/tape.hpp"
 
 namespace tapestry {
@@ -124,6 +125,7 @@ class Vmapped {
 /// axes that do not exist or differ in size, and UnimplementedError if f changes a Variable.
 template <class F>
 auto vmap(F&& f, VmapOptions options = {}, Where where = Where::here()) {
+  detail::require_function(f, "vmap", where);
   return detail::Vmapped<detail::Kept<F>>(detail::Kept<F>(std::forward<F>(f)), std::move(options), where);
 }
 
@@ -228,6 +230,7 @@ auto jacobian_of(F f, Way way, Where where) {
 template <class F>
 std::pair<Tensor, Tensor> jvp(F f, const detail::Points<F>& x, const detail::Points<F>& v,
                               Where where = Where::here()) {
+  detail::require_function(f, "jvp", where);
   if constexpr (detail::has_derivatives<F>())
     return detail::flat_jvp(detail::of_list(std::move(f)), detail::list_of(x), detail::list_of(v), where);
   return {};
@@ -235,6 +238,7 @@ std::pair<Tensor, Tensor> jvp(F f, const detail::Points<F>& x, const detail::Poi
 /// The same as a function of x and v.
 template <class F>
 auto jvp(F f, Where where = Where::here()) {
+  detail::require_function(f, "jvp", where);
   using Points = detail::Points<F>;
   return std::function<std::pair<Tensor, Tensor>(const Points&, const Points&)>(
       [f = std::move(f), where](const Points& x, const Points& v) { return jvp(f, x, v, where); });
@@ -245,6 +249,7 @@ auto jvp(F f, Where where = Where::here()) {
 /// template parameter so that braces after x are a v.)
 template <class F, std::same_as<Where> Place = Where>
 auto vjp(F f, const detail::Points<F>& x, Place where = Place::here()) {
+  detail::require_function(f, "vjp", where);
   using Result = detail::PerPoint<F>;
   using Pullback = std::function<Result(const Value&)>;
   if constexpr (detail::has_derivatives<F>()) {
@@ -261,6 +266,7 @@ auto vjp(F f, const detail::Points<F>& x, Place where = Place::here()) {
 template <class F>
 std::pair<Tensor, detail::PerPoint<F>> vjp(F f, const detail::Points<F>& x, const Value& v,
                                            Where where = Where::here()) {
+  detail::require_function(f, "vjp", where);
   if constexpr (detail::has_derivatives<F>()) {
     const auto [value, gradients] = detail::flat_vjp(detail::of_list(std::move(f)), detail::list_of(x), v, where);
     return {value, detail::unflatten<detail::PerPoint<F>>(gradients)};
@@ -270,6 +276,7 @@ std::pair<Tensor, detail::PerPoint<F>> vjp(F f, const detail::Points<F>& x, cons
 /// The same as a function of x and v.
 template <class F>
 auto vjp(F f, Where where = Where::here()) {
+  detail::require_function(f, "vjp", where);
   using Points = detail::Points<F>;
   return std::function<std::pair<Tensor, detail::PerPoint<F>>(const Points&, const Value&)>(
       [f = std::move(f), where](const Points& x, const Value& v) { return vjp(f, x, v, where); });
@@ -282,6 +289,7 @@ auto vjp(F f, Where where = Where::here()) {
 /// @{
 template <class F>
 auto jacobian(F f, Where where = Where::here()) {
+  detail::require_function(f, "jacobian", where);
   if constexpr (detail::has_derivatives<F>())
     return detail::jacobian_of(std::move(f), detail::Way::shorter, where);
   else
@@ -289,6 +297,7 @@ auto jacobian(F f, Where where = Where::here()) {
 }
 template <class F>
 auto jacrev(F f, Where where = Where::here()) {
+  detail::require_function(f, "jacrev", where);
   if constexpr (detail::has_derivatives<F>())
     return detail::jacobian_of(std::move(f), detail::Way::backward, where);
   else
@@ -296,6 +305,7 @@ auto jacrev(F f, Where where = Where::here()) {
 }
 template <class F>
 auto jacfwd(F f, Where where = Where::here()) {
+  detail::require_function(f, "jacfwd", where);
   if constexpr (detail::has_derivatives<F>())
     return detail::jacobian_of(std::move(f), detail::Way::forward, where);
   else
@@ -308,6 +318,7 @@ auto jacfwd(F f, Where where = Where::here()) {
 /// Throws InvalidArgumentError if the value of f has more than one element.
 template <class F>
 auto hessian(F f, Where where = Where::here()) {
+  detail::require_function(f, "hessian", where);
   if constexpr (detail::has_derivatives<F>()) {
     using Row = detail::PerPoint<F>;
     using Result = detail::PerPoint<F, Row>;
@@ -362,6 +373,7 @@ constexpr bool has_sparse_jacobian() {
 /// out, the result is wrong. Throws InvalidArgumentError for a pattern of another shape.
 template <class F>
 std::function<SparseMatrix(const Value&)> sparse_jacobian(F f, const Tensor& pattern, Where where = Where::here()) {
+  detail::require_function(f, "sparse_jacobian", where);
   if constexpr (detail::has_sparse_jacobian<F>()) return detail::sparse_jacobian_of(std::move(f), pattern, where);
   return {};
 }

@@ -1,4 +1,5 @@
 #include "core/call_site.hpp"
+#include "tapestry/detail/function.hpp"
 
 namespace tapestry {
 
@@ -39,6 +40,10 @@ Where user_line(Where where) {
 }
 
 }  // namespace
+
+void detail::refuse_empty_function(std::string_view op, Where where) {
+  throw InvalidArgumentError("The function is empty: a std::function without a target, or a null pointer", op, where);
+}
 
 void Error::locate(std::string_view op, Where where) { locate(op, {}, where); }
 

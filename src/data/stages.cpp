@@ -115,6 +115,11 @@ std::uint64_t random_number(std::uint64_t seed, std::int64_t epoch, std::int64_t
   return std::uint64_t{random.words[1]} << 32 | random.words[0];
 }
 
+void refuse_cursor(std::int64_t epoch) {
+  throw InvalidArgumentError(
+      tapestry::detail::join("The source of a stream has returned a null pointer as the cursor of epoch ", epoch));
+}
+
 void require_at_least(std::int64_t least, std::string_view name, std::int64_t value, Where where) {
   if (value < least)
     throw InvalidArgumentError(detail::join("`", name, "` of a stream must be at least ", least, ", not ", value),

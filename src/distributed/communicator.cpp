@@ -8,6 +8,7 @@
 #include "distributed/collectives.hpp"
 #include "distributed/mpi_loader.hpp"
 #include "distributed/thread_collectives.hpp"
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
@@ -76,6 +77,7 @@ Communicator Communicator::shrink(Where where) const {
 }
 
 void run_ranks(int ranks, const std::function<void(const Communicator&)>& function, Where where) {
+  tapestry::detail::require_function(function, "run_ranks", where);
   if (ranks < 1) throw InvalidArgumentError(join("run_ranks needs at least 1 rank, got ", ranks), where);
   const auto job = std::make_shared<ThreadJob>(static_cast<std::size_t>(ranks));
   std::vector<int> members;

@@ -10,6 +10,7 @@
 #include "graph/graph_state.hpp"
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
@@ -475,7 +476,8 @@ DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State)
   detail::scope_begins(this);
 }
 
-DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
+DeviceScope::DeviceScope(DeviceFunction choose, Where where) : state_(new State) {
+  detail::require_function(choose, "device", where);
   detail::Scopes& scopes = detail::scopes();
   state_->outer_request = device_request();
   state_->outer = std::exchange(scopes.device, "");

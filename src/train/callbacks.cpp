@@ -8,6 +8,7 @@
 #include <memory>
 #include <ostream>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/summary.hpp"
 #include "train/arguments.hpp"
 
@@ -102,6 +103,7 @@ Callback stop_early(const std::string& log, const EarlyStoppingOptions& options,
 
 Callback on_best(const std::string& log, std::function<void(const FitState&)> function,
                  const EarlyStoppingOptions& options, Where where) {
+  detail::require_function(function, "on_best", where);
   const auto best = std::make_shared<EarlyStopping>(options, where);
   return {.epoch_end = [best, log, function = std::move(function), where](FitState& state) {
     best->update(find(state.logs, log, where));

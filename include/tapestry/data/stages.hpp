@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::data {
@@ -76,9 +77,19 @@ class TAPESTRY_API TaskQueue {
 TAPESTRY_API std::uint64_t random_number(std::uint64_t seed, std::int64_t epoch, std::int64_t position);
 /// Throws InvalidArgumentError, with the name and the value of an option, if it is below `least`.
 TAPESTRY_API void require_at_least(std::int64_t least, std::string_view name, std::int64_t value, Where where);
+/// Throws InvalidArgumentError: a source has returned a null pointer.
+[[noreturn]] TAPESTRY_API void refuse_cursor(std::int64_t epoch);
 /// Must be called while an exception is handled, and throws it again: an Error with the call site unless it has one,
 /// any other std::exception nested in a FailedPreconditionError that has it.
 [[noreturn]] TAPESTRY_API void rethrow_at(std::string_view stage, Where where);
+
+/// Starts a pass over a source.
+template <class T>
+std::unique_ptr<Cursor<T>> start(const Source<T>& source, std::int64_t epoch) {
+  std::unique_ptr<Cursor<T>> cursor = source(epoch);
+  if (!cursor) refuse_cursor(epoch);
+  return cursor;
+}
 
 /// Calls a function of the user's. Its errors name the call of the stage.
 template <class F, class... Arguments>
@@ -112,7 +123,9 @@ class List final : public Cursor<T> {
 template <class T>
 class Generated final : public Cursor<T> {
  public:
-  Generated(std::function<std::optional<T>()> function, Where where) : function_(std::move(function)), where_(where) {}
+  Generated(std::function<std::optional<T>()> function, Where where) : function_(std::move(function)), where_(where) {
+    tapestry::detail::require_function(function_, "generate", where);
+  }
   std::optional<T> next() override { return call("generate", where_, function_); }
 
  private:
@@ -316,7 +329,7 @@ class Repeat final : public Cursor<T> {
  public:
   /// `count` may be -1: for ever.
   Repeat(std::shared_ptr<const Source<T>> source, std::int64_t count, std::int64_t epoch)
-      : source_(std::move(source)), left_(count), epoch_(count < 0 ? epoch : epoch * count) {}
+      : source_(std::move(source)), left_(count), epoch_(count < 0 ? epoch : first_of(epoch, count)) {}
   std::optional<T> next() override {
     while (open()) {
       if (std::optional<T> element = pass_->next()) {
@@ -339,12 +352,16 @@ class Repeat final : public Cursor<T> {
   }
 
  private:
+  /// Wraps around at the end of 64 bits: a position may have been read from any file.
+  static std::int64_t first_of(std::int64_t epoch, std::int64_t count) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(epoch) * static_cast<std::uint64_t>(count));
+  }
   bool open() {
     if (pass_) return true;
     if (left_ == 0) return false;
     if (left_ > 0) --left_;
     empty_ = true;
-    pass_ = (*source_)(epoch_++);
+    pass_ = start(*source_, epoch_++);
     return true;
   }
   void close() {

@@ -13,6 +13,7 @@
 #include "tapestry/data/collate.hpp"
 #include "tapestry/data/shard.hpp"
 #include "tapestry/data/stages.hpp"
+#include "tapestry/detail/function.hpp"
 #include "tapestry/detail/handle.hpp"
 #include "tapestry/state_dict.hpp"
 
@@ -118,11 +119,15 @@ class Stream : public StreamPosition {
           return std::make_unique<stages::List<T>>(list);
         })) {}
   /// A source of one's own. Every cursor that it makes for an epoch must have the same elements.
-  explicit Stream(Source<T> source) : source_(std::make_shared<const Source<T>>(std::move(source))) {}
+  explicit Stream(Source<T> source, Where where = Where::here())
+      : source_(std::make_shared<const Source<T>>(std::move(source))) {
+    tapestry::detail::require_function(*source_, "Stream", where);
+  }
   /// A source of one's own, as a function that takes the number of the epoch and returns a function that returns the
   /// next element, or nothing at the end.
   template <class F>
   static Stream generate(F start, Where where = Where::here()) {
+    tapestry::detail::require_function(start, "generate", where);
     return Stream(Source<T>([start = std::move(start), where](std::int64_t epoch) {
       return std::make_unique<stages::Generated<T>>(stages::call("generate", where, start, epoch), where);
     }));
@@ -135,8 +140,8 @@ class Stream : public StreamPosition {
     stages::require_at_least(0, "threads", options.threads, where);
     const auto shared = share<U, T>("map", std::move(function), where);
     return composed<U>([source = source_, shared, threads = options.threads](std::int64_t epoch) -> CursorOf<U> {
-      if (threads == 0) return std::make_unique<stages::Map<T, U>>((*source)(epoch), shared);
-      return std::make_unique<stages::ParallelMap<T, U>>((*source)(epoch), shared, threads, 2 * threads);
+      if (threads == 0) return std::make_unique<stages::Map<T, U>>(stages::start(*source, epoch), shared);
+      return std::make_unique<stages::ParallelMap<T, U>>(stages::start(*source, epoch), shared, threads, 2 * threads);
     });
   }
   /// The elements for which a function of a `const T&` returns true.
@@ -144,7 +149,7 @@ class Stream : public StreamPosition {
   Stream filter(F keep, Where where = Where::here()) const {
     const auto shared = share<bool, const T&>("filter", std::move(keep), where);
     return composed<T>([source = source_, shared](std::int64_t epoch) {
-      return std::make_unique<stages::Filter<T>>((*source)(epoch), shared);
+      return std::make_unique<stages::Filter<T>>(stages::start(*source, epoch), shared);
     });
   }
   /// The elements in a random order: each is drawn from a buffer of the next `buffer` elements. The order is uniform if
@@ -152,7 +157,7 @@ class Stream : public StreamPosition {
   Stream shuffle(std::int64_t buffer, const ShuffleOptions& options = {}, Where where = Where::here()) const {
     stages::require_at_least(1, "buffer", buffer, where);
     return composed<T>([source = source_, buffer, seed = options.seed](std::int64_t epoch) {
-      return std::make_unique<stages::Shuffle<T>>((*source)(epoch), buffer, seed, epoch);
+      return std::make_unique<stages::Shuffle<T>>(stages::start(*source, epoch), buffer, seed, epoch);
     });
   }
   /// The elements of the streams that a function makes of the elements, `Stream<U>` of T: of several at a time, in
@@ -164,6 +169,7 @@ class Stream : public StreamPosition {
     stages::require_at_least(1, "cycle", options.cycle, where);
     stages::require_at_least(1, "block", options.block, where);
     stages::require_at_least(0, "prefetch", options.prefetch, where);
+    tapestry::detail::require_function(function, "interleave", where);
     auto open = [function = std::move(function), prefetch = options.prefetch, where](T element, std::int64_t epoch) {
       const Inner inner = function(std::move(element));
       return prefetch == 0 ? inner.open(epoch) : inner.prefetch(prefetch, where).open(epoch);
@@ -171,7 +177,7 @@ class Stream : public StreamPosition {
     const auto shared = share<CursorOf<U>, T, std::int64_t>("interleave", std::move(open), where);
     return composed<U>(
         [source = source_, shared, cycle = options.cycle, block = options.block](std::int64_t epoch) -> CursorOf<U> {
-          return std::make_unique<stages::Interleave<T, U>>((*source)(epoch), shared, cycle, block, epoch);
+          return std::make_unique<stages::Interleave<T, U>>(stages::start(*source, epoch), shared, cycle, block, epoch);
         });
   }
   /// Batches of `size` elements, as `collate` makes them. The last one of an epoch may be smaller.
@@ -179,7 +185,7 @@ class Stream : public StreamPosition {
     stages::require_at_least(1, "size", size, where);
     const Stream<std::vector<T>> groups =
         composed<std::vector<T>>([source = source_, size, drop_last = options.drop_last](std::int64_t epoch) {
-          return std::make_unique<stages::Group<T>>((*source)(epoch), size, drop_last);
+          return std::make_unique<stages::Group<T>>(stages::start(*source, epoch), size, drop_last);
         });
     return groups.map([options, where](std::vector<T> group) { return collate(std::move(group), options, where); }, {},
                       where);
@@ -190,7 +196,7 @@ class Stream : public StreamPosition {
     const auto shared = share<T, T>(
         "prefetch", [](T element) { return element; }, where);
     return composed<T>([source = source_, shared, ahead](std::int64_t epoch) {
-      return std::make_unique<stages::ParallelMap<T, T>>((*source)(epoch), shared, 1, ahead);
+      return std::make_unique<stages::ParallelMap<T, T>>(stages::start(*source, epoch), shared, 1, ahead);
     });
   }
   /// Several epochs as one; -1: epochs for ever. Each has its own random orders.
@@ -221,7 +227,7 @@ class Stream : public StreamPosition {
   Stream shard(const Shard& part, Where where = Where::here()) const { return shard(part.count, part.index, where); }
 
   /// A pass over the elements that does not touch the position: for sources and stages of one's own.
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch = 0) const { return (*source_)(epoch); }
+  std::unique_ptr<Cursor<T>> open(std::int64_t epoch = 0) const { return stages::start(*source_, epoch); }
 
   /// An iterator over the elements of an epoch. Copies share the epoch, so that advancing one of them invalidates the
   /// others.
@@ -288,6 +294,7 @@ class Stream : public StreamPosition {
 
   template <class Result, class... Arguments, class F>
   static stages::SharedFunction<Result, Arguments...> share(std::string_view stage, F function, Where where) {
+    tapestry::detail::require_function(function, stage, where);
     return std::make_shared<const stages::Function<Result, Arguments...>>(
         stages::Function<Result, Arguments...>{stage, std::move(function), where});
   }
@@ -297,7 +304,7 @@ class Stream : public StreamPosition {
   }
   Stream slice(std::int64_t skip, std::int64_t step, std::int64_t count) const {
     return composed<T>([source = source_, skip, step, count](std::int64_t epoch) {
-      return std::make_unique<stages::Slice<T>>((*source)(epoch), skip, step, count);
+      return std::make_unique<stages::Slice<T>>(stages::start(*source, epoch), skip, step, count);
     });
   }
 

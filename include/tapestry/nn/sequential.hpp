@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/nn/layer.hpp"
 
 namespace tapestry::nn {
@@ -37,7 +38,8 @@ class TAPESTRY_API Lambda : public Layer {
  public:
   /// A layer that applies f.
   template <TensorToTensor F>
-  explicit Lambda(F f) {
+  explicit Lambda(F f, Where where = Where::here()) {
+    tapestry::detail::require_function(f, "Lambda", where);
     if constexpr (std::invocable<const F&, const Tensor&>) {
       f_ = std::move(f);
     } else {
@@ -64,8 +66,8 @@ class TAPESTRY_API Sequential : public Layer {
   /// The given modules and functions, in order.
   template <class First, class... Rest>
   explicit Sequential(First first, Rest... rest) {
-    add(std::move(first));
-    (add(std::move(rest)), ...);
+    add(std::move(first), Where());
+    (add(std::move(rest), Where()), ...);
   }
   /// Copies the modules.
   Sequential(const Sequential& other);
@@ -78,7 +80,7 @@ class TAPESTRY_API Sequential : public Layer {
 
   /// Appends a module or a function.
   template <class M>
-  Sequential& add(M module) {
+  Sequential& add(M module, Where where = Where::here()) {
     constexpr bool is_module = OneToOne<M>, is_function = !is_module && TensorToTensor<M>;
     static_assert(
         is_module || is_function,
@@ -87,7 +89,7 @@ class TAPESTRY_API Sequential : public Layer {
     if constexpr (is_module) {
       stages_.push_back(std::make_unique<StageOf<M>>(std::move(module)));
     } else if constexpr (is_function) {
-      stages_.push_back(std::make_unique<StageOf<Lambda>>(Lambda(std::move(module))));
+      stages_.push_back(std::make_unique<StageOf<Lambda>>(Lambda(std::move(module), where)));
     }
     return *this;
   }

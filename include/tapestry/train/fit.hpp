@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/metrics.hpp"
 
 namespace tapestry::train {
@@ -66,7 +67,7 @@ struct FitHistory {
 /// For `fit` only: what does not depend on the types of the data and of the step.
 class TAPESTRY_API FitLoop {
  public:
-  /// Throws InvalidArgumentError for negative epochs and null pointers.
+  /// Throws InvalidArgumentError for negative epochs, null pointers, and a name of two metrics.
   FitLoop(const FitOptions& options, std::int64_t epoch, std::int64_t batches, Where where);
   /// Whether there is a further epoch.
   bool begin_epoch(std::int64_t epoch);
@@ -104,6 +105,7 @@ class TAPESTRY_API FitLoop {
 /// InvalidArgumentError when the loss is not a single number.
 template <class Data, class Step>
 FitHistory fit(Data& data, Step step, const FitOptions& options = {}, Where where = Where::here()) {
+  tapestry::detail::require_function(step, "fit", where);
   std::int64_t batches = 0;
   if constexpr (requires { data.size(); }) batches = data.size();
   FitLoop loop(options, data.epoch(), batches, where);

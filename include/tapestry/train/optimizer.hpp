@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/graph.hpp"
 #include "tapestry/state_dict.hpp"
 #include "tapestry/tape.hpp"
@@ -66,15 +67,17 @@ class TAPESTRY_API Optimizer {
    public:
     /// From a function, usually a lambda.
     template <class F>
-    requires(!std::convertible_to<const F&, Tensor>) Loss(F f)  // NOLINT(google-explicit-constructor): it stands for it
-        : std::function<Tensor()>(checked(std::move(f))) {}
+    requires(!std::convertible_to<const F&, Tensor>)
+        Loss(F f, Where where = Where::here())  // NOLINT(google-explicit-constructor): it stands for it
+        : std::function<Tensor()>(checked(std::move(f), where)) {}
 
    private:
     template <class F>
-    static std::function<Tensor()> checked(F f) {
+    static std::function<Tensor()> checked(F f, Where where) {
       constexpr bool good = std::is_invocable_r_v<Tensor, F&>;
       static_assert(good, "A loss is a function without arguments that returns a tp::Tensor.");
       if constexpr (good) {
+        tapestry::detail::require_function(f, "minimize", where);
         return f;
       } else {
         return {};

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tapestry/detail/function.hpp"
 #include "tapestry/error.hpp"
 #include "tapestry/tensor.hpp"
 
@@ -32,7 +33,8 @@ class TAPESTRY_API LearningRate {
   /// A schedule: one of those below, or a function of one's own.
   template <class F>
   requires(std::is_invocable_r_v<double, const F&, std::int64_t> && !std::same_as<F, LearningRate>)
-      LearningRate(F schedule) {  // NOLINT(google-explicit-constructor)
+      LearningRate(F schedule, Where where = Where::here()) {  // NOLINT(google-explicit-constructor)
+    tapestry::detail::require_function(schedule, "LearningRate", where);
     if constexpr (requires(const F& f, const Tensor& step) {
                     { f.formula(step) } -> std::convertible_to<Tensor>;
                   })
