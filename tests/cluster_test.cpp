@@ -25,7 +25,8 @@ ClusterSpec from_arguments(std::vector<const char*> arguments, Where where = Whe
 /// No launcher but the test tells anything.
 struct Launcher {
   Setting config{"TF_CONFIG", ""}, definition{"TF_CLUSTER_DEF", ""}, role{"TF_ROLE", ""}, index{"TF_INDEX", ""},
-      nodes{"SLURM_STEP_NODELIST", ""}, tasks{"SLURM_NTASKS", ""}, process{"SLURM_PROCID", ""};
+      nodes{"SLURM_STEP_NODELIST", ""}, per_node{"SLURM_STEP_TASKS_PER_NODE", ""}, tasks{"SLURM_NTASKS", ""},
+      process{"SLURM_PROCID", ""};
 };
 
 }  // namespace
@@ -85,6 +86,19 @@ TEST_CASE("a cluster from the environment of launchers") {
     CHECK(cluster.job_tasks("worker") ==
           std::vector<std::string>{"n09:8888", "n09:8889", "n10:8888", "n10:8889", "login:8888"});
     CHECK(cluster.task() == 3);
+    const auto tasks_on = [](const char* hosts, const char* number, const char* counts, Where where = Where::here()) {
+      const Setting list("SLURM_STEP_NODELIST", hosts), count("SLURM_NTASKS", number), first("SLURM_PROCID", "0"),
+          each("SLURM_STEP_TASKS_PER_NODE", counts);
+      return ClusterSpec::from_environment(where).job_tasks("worker");
+    };
+    const std::vector<std::string> spread{"a1:8888", "a1:8889", "a2:8888", "a3:8888"};
+    CHECK(tasks_on("a[1-3]", "4", "") == spread);
+    CHECK(tasks_on("a[1-3]", "4", "2,1(x2)") == spread);
+    CHECK(tasks_on("a[1-3]", "4", "1(x2),2") == std::vector<std::string>{"a1:8888", "a2:8888", "a3:8888", "a3:8889"});
+    CHECK(tasks_on("a[1-2]", "2", "0,2") == std::vector<std::string>{"a2:8888", "a2:8889"});
+    for (const char* counts :
+         {"2,1", "2(x3)", "4(x", "2(x99999999999)", "2,2(x-1)", "x", ",", "3000000000,1,1", "1(x2)2"})
+      TAPESTRY_REFUSED(InvalidArgumentError, "SLURM_STEP_TASKS_PER_NODE: ", tasks_on("a[1-3]", "4", counts));
     const Setting broken("SLURM_STEP_NODELIST", "n[1-");
     TAPESTRY_REFUSED(InvalidArgumentError, "SLURM_STEP_NODELIST: ", ClusterSpec::from_environment());
     const Setting good("SLURM_STEP_NODELIST", "n"), many("SLURM_NTASKS", "1000000000");

@@ -41,6 +41,7 @@ class TAPESTRY_API ClusterSpec {
   ///    "worker", "index": 0}};
   ///  - TF_CLUSTER_DEF, TF_ROLE and TF_INDEX, of Hbox;
   ///  - SLURM_STEP_NODELIST, SLURM_NTASKS and SLURM_PROCID, of srun: the tasks of one job "worker", on ports from 8888.
+  ///    How many of them are on each host tells SLURM_STEP_TASKS_PER_NODE; without it, they are divided evenly.
   ///
   /// Throws NotFoundError when none is set, InvalidArgumentError, with the name of the variable, for one that makes no
   /// sense, and UnavailableError in a build without gRPC.

@@ -92,15 +92,43 @@ ClusterSpec made_of(const ClusterJson& found, std::string_view setting) {
   return cluster;
 }
 
+/// The numbers of SLURM's list "2(x3),1": 2, 2, 2, 1. Throws InvalidArgumentError unless they are `tasks` on `hosts`.
+std::vector<int> slurm_counts(std::string_view list, int tasks, std::size_t hosts) {
+  std::vector<int> counts;
+  std::int64_t sum = 0;
+  bool is_good = true;
+  for (std::string_view each : split(list, ',')) {
+    std::optional<int> times = 1;
+    if (const std::size_t open = each.find("(x"); open != std::string_view::npos && each.back() == ')') {
+      times = number_in(each.substr(open + 2, each.size() - open - 3));
+      each = each.substr(0, open);
+    }
+    const std::optional<int> count = number_in(each);
+    is_good = is_good && count && times && static_cast<std::size_t>(*times) <= hosts - counts.size();
+    if (!is_good) break;
+    counts.insert(counts.end(), static_cast<std::size_t>(*times), *count);
+    sum += std::int64_t{*times} * *count;
+  }
+  if (!is_good || counts.size() != hosts || sum != tasks)
+    throw InvalidArgumentError(join("'", list, "' does not tell how ", tasks, " tasks lie on ", hosts, " hosts"));
+  return counts;
+}
+
 /// Tasks on the hosts of srun's step, in its order by default: all of a host, then those of the next one.
-Addresses slurm_tasks(const std::string& nodes, int tasks) {
+Addresses slurm_tasks(const std::string& nodes, int tasks, const std::string& counts_of_hosts) {
   std::vector<std::string> hosts;
   reading("SLURM_STEP_NODELIST", [&] { hosts = slurm_hosts(nodes); });
   constexpr int most_tasks = 1'000'000;
   if (tasks > most_tasks) throw InvalidArgumentError(join("SLURM_NTASKS: ", tasks, " tasks are too many"));
-  const int each = (tasks + static_cast<int>(hosts.size()) - 1) / static_cast<int>(hosts.size());
+  const int count = static_cast<int>(hosts.size());
+  std::vector<int> counts;
+  for (int host = 0; host < count; ++host) counts.push_back(tasks / count + (host < tasks % count ? 1 : 0));
+  if (!counts_of_hosts.empty())
+    reading("SLURM_STEP_TASKS_PER_NODE", [&] { counts = slurm_counts(counts_of_hosts, tasks, hosts.size()); });
   Addresses addresses;
-  for (int task = 0; task < tasks; ++task) addresses.emplace(task, join(hosts[task / each], ":", 8888 + task % each));
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (int port = 0; port < counts[host]; ++port)
+      addresses.emplace(static_cast<int>(addresses.size()), join(hosts[host], ":", 8888 + port));
   return addresses;
 }
 
@@ -122,7 +150,8 @@ ClusterSpec cluster_of_environment() {
   }
   if (const std::string nodes = environment("SLURM_STEP_NODELIST"); !nodes.empty()) {
     found.task = number_in_environment("SLURM_PROCID");
-    found.jobs.emplace("worker", slurm_tasks(nodes, number_in_environment("SLURM_NTASKS")));
+    found.jobs.emplace(
+        "worker", slurm_tasks(nodes, number_in_environment("SLURM_NTASKS"), environment("SLURM_STEP_TASKS_PER_NODE")));
     found.job = "worker";
     return made_of(found, "SLURM_NTASKS, SLURM_PROCID");
   }
