@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "control_flow_programs.hpp"
 #include "expect.hpp"
 #include "flow_models.hpp"
 #include "io/tensorflow/graph_def.hpp"
@@ -489,6 +490,32 @@ TEST_CASE("a file that lies about which lists of a loop have elements of differe
   CHECK(hints == 2);
   CHECK(refused > 0);
   CHECK(same_bits(run(file), expected));
+}
+
+TEST_CASE("operations of branches and loops, and of their derivatives, stand at lines of the program") {
+  const Variable w(tensor<double>({0.5, -0.25, 1.0})), sum(tensor<double>({0.0, 0.0, 0.0}), {.trainable = false});
+  for (const control_flow_test::FlowProgram& program : control_flow_test::programs()) {
+    CAPTURE(program.name);
+    const auto f = [&](const Tensor& x, const Tensor& n) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = program.f(x, n, w, sum);
+      return tape.gradient(reduce_sum(square(y)), {x}, {.unconnected = Unconnected::zero})[0];
+    };
+    const Graph graph = trace(f, {spec(float64, {-1, 3}), spec(int32, {})}).graph();
+    for (const Operation& each : graph.operations()) {
+      CAPTURE(each.name());
+      CHECK(std::string(each.where().file ? each.where().file : "").find("src/") == std::string::npos);
+    }
+  }
+  const auto loop = [](const Tensor& x) {
+    return while_loop([](Tensor y) { return reduce_sum(y) > 1.0; }, [&](Tensor y) { return sin(y) * x; }, x);
+  };
+  const Graph of_loop = trace(jacrev(loop), {spec(float64, {-1})}).graph();
+  for (const Operation& each : of_loop.operations()) {
+    CAPTURE(each.name());
+    CHECK(std::string(each.where().file ? each.where().file : "").find("src/") == std::string::npos);
+  }
 }
 
 }  // namespace control_flow_errors_test

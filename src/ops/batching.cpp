@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dispatch/recorder.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
@@ -60,8 +61,10 @@ Tensor with_axes_moved(const Tensor& x, int from, int count, int to, Where where
 Tensor unit_vectors(const Shape& shape, DType dtype, Device device, Where where) {
   const TensorOptions options{.dtype = dtype, .device = device};
   if (shape.is_known()) return eye(shape.size(), shape.size(), options, {}, where);
-  const Tensor number = cumsum(reshape(ones(shape, {.dtype = int64, .device = device}, {}, where), {-1}));
-  return equal(expand_dims(number, 1), expand_dims(number, 0)).cast(dtype);
+  return blaming({}, where, [&] {
+    const Tensor number = cumsum(reshape(ones(shape, {.dtype = int64, .device = device}), {-1}));
+    return equal(expand_dims(number, 1), expand_dims(number, 0)).cast(dtype);
+  });
 }
 
 Ints with_front(const Ints& front, const Ints& list) {

@@ -20,9 +20,9 @@ bool any_symbolic(const Tensors& tensors) {
 /// What a loop is given, or one branch or iteration gives, as new tensors, as in a graph: a tape that watches one of
 /// them does not watch a tensor around the function, and the gradients that arrive at it are summed before they are
 /// added to those of such a tensor. Symbolic ones are inputs and outputs of a node, but for the tapes that record now.
-Tensors separate(Tensors results) {
+Tensors separate(Tensors results, Where where) {
   for (Tensor& each : results)
-    if (is_floating(each.dtype()) && !(each.is_symbolic() && recorders().empty())) each = identity(each);
+    if (is_floating(each.dtype()) && !(each.is_symbolic() && recorders().empty())) each = identity(In(each, where));
   return results;
 }
 
@@ -214,7 +214,7 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
     if (!selector.is_symbolic() && !draw_for_examples(list, where)) {
       const auto last = static_cast<std::int64_t>(branches.size()) - 1;
       const std::int64_t index = is_condition ? !selector.item<bool>() : selector.item<std::int64_t>();
-      return separate(branches[index < 0 || index > last ? last : index]({}));
+      return separate(branches[index < 0 || index > last ? last : index]({}), where);
     }
     selector = selector.cast(is_condition ? boolean : int32, where);
     FunctionTracer tracer({selector}, where);
@@ -239,7 +239,7 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
     for (const Tensor& each : variables) each.impl();
     check_options(variables, options);
     const std::int64_t maximum = options.maximum_iterations.value_or(-1);
-    Tensors current = separate(variables);
+    Tensors current = separate(variables, where);
     const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors { return {condition(values)}; };
     const Specs specs = specs_of(current);
     const std::vector<TracedFunction> of_condition{{"cond", flat_condition, specs, "variable"}};
@@ -258,7 +258,7 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
       if (!result.item<bool>()) return current;
       const Tensors next = body(current);
       require_alike(current, next, &options);
-      current = separate(next);
+      current = separate(next, where);
     }
   });
 }
@@ -278,7 +278,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
       return scan_symbolically(checked, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);
     }
     const std::int64_t length = sequences[0].shape()[0];
-    Tensors current = separate(carried);
+    Tensors current = separate(carried, where);
     if (length == 0) {
       const Tensors outputs = empty_outputs(body, carried, sequences);
       current.append(outputs.begin(), outputs.end());
@@ -293,7 +293,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
       const Tensors results = body(inputs);
       Tensors next(results.begin(), results.begin() + carried.size());
       require_alike(current, next, nullptr);
-      current = separate(next);
+      current = separate(next, where);
       const std::size_t given = results.size() - carried.size();
       if (step == 0) outputs.assign(given, std::vector<Tensor>(static_cast<std::size_t>(length)));
       if (given != outputs.size())

@@ -243,7 +243,9 @@ Tensors FunctionTracer::operands() const {
   for (const Captures::Capture& each : operands_) {
     const Tensor value = each.variable ? each.variable->value() : each.tensor;
     // The value itself would be kept while the function changes the Variable.
-    const auto no_value = [&] { return broadcast_like(zeros({}, {.dtype = value.dtype()}), value); };
+    const auto no_value = [&] {
+      return broadcast_like(In(zeros({}, {.dtype = value.dtype()}, {}, where_), where_), value);
+    };
     values.push_back(each.reads_itself ? with_gradient_to(no_value(), value, where_) : value);
   }
   return values;
