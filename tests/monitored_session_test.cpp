@@ -1,6 +1,7 @@
 // Training sessions in this process, and on servers over memory.
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -226,6 +227,15 @@ TEST_CASE("what a training session refuses") {
     CHECK_THROWS_WITH_AS(restored({{"b", tensor(0.5)}}), doctest::Contains("lacks 'w'"), NotFoundError);
     CHECK_THROWS_WITH_AS(restored({{"b", tensor(0.5)}, {"w", zeros({3, 2})}}), doctest::Contains("'w' is float32[3,2]"),
                          InvalidArgumentError);
+    const auto train_in = [&](const char* name, Where where = Where::here()) {
+      MonitoredSession(target, make_model().graph, {.checkpoint_dir = in(folder, name)}, where);
+    };
+    std::ofstream(prefix + ".index") << "short";
+    TAPESTRY_REFUSED(DataLossError, "no table of LevelDB", train_in("c"));
+    std::ofstream(in(folder, "c/checkpoint")) << "junk";
+    TAPESTRY_REFUSED(DataLossError, "no CheckpointState", train_in("c"));
+    std::ofstream(in(folder, "file")) << "no folder";
+    TAPESTRY_REFUSED(NotFoundError, "Not a directory", train_in("file"));
   }
   const Graph graph;
   const auto scope = graph.as_default();

@@ -64,11 +64,12 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > most ? detail::join(list, " and ", names.size() - most, " more") : list;
 }
 
-/// Writes a checkpoint, and removes the oldest ones of the folder, so that `keep` stay.
+/// Writes a checkpoint, and removes the oldest ones of the folder, so that `keep` stay. Errors get their line from the
+/// call of the session.
 void save_checkpoint(const std::string& folder, int keep, const StateDict& values, std::int64_t step) {
   const std::string prefix = (fs::path(folder) / detail::join("model.ckpt-", step)).string();
-  tensor_bundle::save(prefix, values);
-  CheckpointState state = get_checkpoint_state(folder).value_or(CheckpointState{});
+  tensor_bundle::save(prefix, values, Where());
+  CheckpointState state = get_checkpoint_state(folder, Where()).value_or(CheckpointState{});
   std::erase(state.all, prefix);
   state.all.push_back(prefix);
   state.latest = prefix;
@@ -77,7 +78,7 @@ void save_checkpoint(const std::string& folder, int keep, const StateDict& value
     dropped.push_back(state.all.front());
     state.all.erase(state.all.begin());
   }
-  update_checkpoint_state(folder, state);
+  update_checkpoint_state(folder, state, Where());
   for (const std::string& each : dropped)
     for (const char* part : {".index", ".data-00000-of-00001"}) {
       std::error_code gone;
@@ -180,7 +181,7 @@ struct MonitoredSession::State {
   /// The chief restores the Variables, or initializes them.
   void begin() {
     const std::optional<std::string> latest =
-        saves() ? latest_checkpoint(options.checkpoint_dir) : std::optional<std::string>();
+        saves() ? latest_checkpoint(options.checkpoint_dir, Where()) : std::optional<std::string>();
     if (latest) {
       restore(*latest);
     } else {
@@ -224,7 +225,7 @@ struct MonitoredSession::State {
   // ---- Checkpoints ----
 
   void restore(const std::string& prefix) {
-    const StateDict values = tensor_bundle::load(prefix);
+    const StateDict values = tensor_bundle::load(prefix, Where());
     const auto value_of = [&](const std::string& name) -> const Tensor& {
       const auto found = values.find(name);
       if (found == values.end()) throw NotFoundError(detail::join("The checkpoint ", prefix, " lacks '", name, "'"));

@@ -21,10 +21,10 @@ class StepMaker {
 
   void begin(const Session& session) {
     end();
-    const bool again = session.run(operations_.starts).item<std::int32_t>() > 0;
-    session.run(operations_.chief_init);
+    const bool again = session.run(operations_.starts, {}, Where()).item<std::int32_t>() > 0;
+    session.run(operations_.chief_init, {}, Where());
     // Workers may wait for tokens of a step whose gradients a lost server, or an earlier chief, has taken along.
-    if (again) session.run(operations_.tokens);
+    if (again) session.run(operations_.tokens, {}, Where());
     error_ = nullptr;
     thread_ = std::jthread([this, &session](const std::stop_token& stop) { make_steps(session, stop); });
   }
@@ -62,7 +62,7 @@ class StepMaker {
     }
   }
   static void run(const Session& session, const Operation& operation, const std::stop_token& stop) {
-    session.run(Fetch(operation), {}, RunOptions{.stop = stop}, nullptr);
+    session.run(Fetch(operation), {}, RunOptions{.stop = stop}, nullptr, Where());
   }
 
   const SyncReplicasOptimizer::Operations operations_;
@@ -105,7 +105,8 @@ Operation SyncReplicasOptimizer::apply_gradients(const GradientsAndVariables& gr
 SessionHook SyncReplicasOptimizer::make_session_run_hook(bool is_chief, Where where) const {
   if (!operations_.train) throw FailedPreconditionError("minimize has not been called yet", where);
   if (!is_chief)
-    return {.after_create = [init = operations_.local_init](const Session& session) { session.run(init); }};
+    return {
+        .after_create = [init = operations_.local_init](const Session& session) { session.run(init, {}, Where()); }};
   const auto maker = std::make_shared<StepMaker>(operations_);
   return {.after_create = [maker](const Session& session) { maker->begin(session); },
           .after_error = [maker] { maker->check(); },
