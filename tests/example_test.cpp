@@ -277,6 +277,14 @@ TEST_CASE("ExampleParser: what does not fit names the record and the feature") {
   for (const Feature& bad : {Feature::floats({.missing = "-"}), Feature::integers({.missing = 0.5}),
                              Feature::texts({.missing = 1}), Feature::hashed(2, {.missing = 1.5})})
     TAPESTRY_REFUSED(InvalidArgumentError, "`missing` of the feature 'x'", ExampleParser(Features{{"x", bad}}));
+  for (const double pad : {0.5, not_a_number, infinity, 1e30})
+    for (const Feature& bad :
+         {Feature::integers({.shape = {-1}, .pad = pad}), Feature::hashed(2, {.shape = {-1}, .pad = pad})})
+      TAPESTRY_REFUSED(InvalidArgumentError, "`pad` of the feature 'x'", ExampleParser(Features{{"x", bad}}));
+  const data::FeatureValues one(1);
+  TAPESTRY_REFUSED(InvalidArgumentError, "The feature has integers, not floats", one.floats());
+  TAPESTRY_REFUSED(InvalidArgumentError, "The feature has integers, not bytes", one.texts());
+  TAPESTRY_REFUSED(InvalidArgumentError, "The feature has no values, not integers", data::FeatureValues().integers());
 }
 
 }  // namespace example_test

@@ -190,6 +190,10 @@ TEST_CASE("fit: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "epochs must be >= 0", train::fit(training.loader, bad_loss, {.epochs = -1}));
   TAPESTRY_REFUSED(InvalidArgumentError, "'accuracy' is a null pointer",
                    train::fit(training.loader, bad_loss, {.metrics = {{"accuracy", nullptr}}}));
+  metrics::Mean mean;
+  TAPESTRY_REFUSED(
+      InvalidArgumentError, "Two metrics have the name 'mean'",
+      train::fit(training.loader, bad_loss, {.metrics = {{"mean", &mean}}, .validation_metrics = {{"mean", &mean}}}));
   CHECK(message_of<NotFoundError>([&] {
           train::fit(training.loader, training.stepper(), {.epochs = 9, .callbacks = {train::stop_early("val")}});
         }) == "The logs of an epoch have no 'val', but loss");

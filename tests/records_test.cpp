@@ -9,6 +9,7 @@
 #include "fuzz/dice.hpp"
 #include "io/crc32c.hpp"
 #include "refused.hpp"
+#include "tapestry/data/csv.hpp"
 #include "temporary_folder.hpp"
 
 namespace records_test {
@@ -154,6 +155,13 @@ TEST_CASE("records: a file gets its name when it is complete") {
   { data::RecordWriter(path).write("destroyed"); }
   CHECK(bytes_of(data::records(path)) == std::vector<std::string>{"destroyed"});
   TAPESTRY_REFUSED(NotFoundError, "Cannot write", data::RecordWriter(folder / "no folder/file"));
+  TAPESTRY_REFUSED(NotFoundError, "Cannot write : No such file", data::RecordWriter(""));
+  TAPESTRY_REFUSED(FailedPreconditionError, "Is a directory", data::RecordWriter(folder.path()));
+  TAPESTRY_REFUSED(InvalidArgumentError, "No path holds the character 0",
+                   data::RecordWriter((folder / "a").string() + std::string("\0b", 2)));
+  TAPESTRY_REFUSED(InvalidArgumentError, "No path holds the character 0",
+                   data::read_text((folder / "a").string() + std::string("\0b", 2)));
+  CHECK_FALSE(std::filesystem::exists(folder / "a"));
 }
 
 TEST_CASE("records: damage names the file and the offset") {

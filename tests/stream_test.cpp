@@ -384,6 +384,11 @@ TEST_CASE("Stream: a checkpoint keeps the position") {
                    same.load_state_dict({{"epoch", tensor<std::int64_t>(0)}, {"element", tensor<std::int64_t>(-1)}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "needs a number 'element'",
                    same.load_state_dict({{"epoch", tensor<std::int64_t>(0)}}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "of epoch 9223372036854775807",
+                   same.load_state_dict({{"epoch", tensor(INT64_MAX)}, {"element", tensor<std::int64_t>(0)}}));
+  auto thrice = counted(2).repeat(3);
+  thrice.load_state_dict({{"epoch", tensor(INT64_MAX / 2)}, {"element", tensor<std::int64_t>(1)}});
+  CHECK(thrice.collect().size() == 5);
   same.load_state_dict({{"epoch", tensor<std::int64_t>(0)}, {"element", tensor<std::int64_t>(8)}});
   CHECK(message_of([&] { same.collect(); }).find("behind element 8, but there are 7") != std::string::npos);
 }

@@ -36,7 +36,8 @@ void StreamPosition::load_state_dict(const StateDict& state, Where where) {
     return found->second.item<std::int64_t>();
   };
   const std::int64_t epoch = number("epoch"), element = number("element");
-  if (state.size() != 2 || epoch < 0 || element < 0)
+  constexpr std::int64_t most = std::int64_t{1} << 62;  // so that what is counted from there on is a number, too
+  if (state.size() != 2 || epoch < 0 || element < 0 || epoch > most || element > most)
     throw InvalidArgumentError(detail::join("No Stream stands at element ", element, " of epoch ", epoch), where);
   *state_ = {.epoch = epoch, .element = element, .restored = true};
 }

@@ -22,6 +22,12 @@ namespace fs = std::filesystem;
   throw FailedPreconditionError(message, where);
 }
 
+/// Throws InvalidArgumentError for a path that the system would read up to a character 0 only.
+void require_name(const fs::path& path, Where where) {
+  if (path.native().find('\0') != std::string::npos)
+    throw InvalidArgumentError(detail::join("No path holds the character 0, which follows ", path.c_str()), where);
+}
+
 /// Makes the name of a new file survive a power failure. Errors are ignored: not every file system can sync a folder.
 void sync_folder(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -34,11 +40,15 @@ void sync_folder(const fs::path& file) {
 }  // namespace
 
 NewFile::NewFile(const fs::path& path, Where where) : path_(path), target_(path), where_(where) {
+  require_name(path, where);
   static std::atomic<int> counter{0};
   std::error_code error;
   if (const fs::path file = fs::canonical(path, error); !error) target_ = file;  // a link stays
   const fs::file_status old = fs::status(path_, error);
-  if (fs::exists(old) && !fs::is_regular_file(old) && !fs::is_directory(old)) {
+  // The name that a file has until it is complete would not show these.
+  if (path_.empty()) refuse(path_, ENOENT, where_);
+  if (fs::is_directory(old)) refuse(path_, EISDIR, where_);
+  if (fs::exists(old) && !fs::is_regular_file(old)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ < 0) refuse(path_, errno, where_);
     return;
@@ -87,6 +97,7 @@ void write_file(const fs::path& path, Chunk bytes, Where where) { write_file(pat
 
 void require_file(const fs::path& path, Where where) {
   std::error_code error;
+  require_name(path, where);
   const fs::file_status found = fs::status(path, error);
   if (!fs::status_known(found) || !fs::exists(found))
     throw NotFoundError(detail::join("There is no file ", path.string()), where);

@@ -13,6 +13,11 @@ FitLoop::FitLoop(const FitOptions& options, std::int64_t epoch, std::int64_t bat
   for (const auto* list : {&options.metrics, &options.validation_metrics})
     for (const auto& [name, metric] : *list)
       if (!metric) throw InvalidArgumentError(join("The metric '", name, "' is a null pointer"), where);
+  for (const auto& [name, metric] : options.validation_metrics)
+    if (options.metrics.contains(name))
+      throw InvalidArgumentError(
+          join("Two metrics have the name '", name, "' in the logs; call that of the validation '", "val_", name, "'"),
+          where);
   state_.epochs = options.epochs;
   state_.epoch = epoch;
   state_.batches = batches;

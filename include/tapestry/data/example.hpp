@@ -37,12 +37,21 @@ class FeatureValues
     }
   }
 
-  /// The values as bytes, floats or integers. Throw std::bad_variant_access when they are of another type.
+  /// The values as bytes, floats or integers. Throw InvalidArgumentError when they are of another type.
   /// @{
-  const std::vector<std::string>& texts() const { return std::get<std::vector<std::string>>(*this); }
-  const std::vector<float>& floats() const { return std::get<std::vector<float>>(*this); }
-  const std::vector<std::int64_t>& integers() const { return std::get<std::vector<std::int64_t>>(*this); }
+  const std::vector<std::string>& texts(Where where = Where::here()) const { return list<1>(where); }
+  const std::vector<float>& floats(Where where = Where::here()) const { return list<2>(where); }
+  const std::vector<std::int64_t>& integers(Where where = Where::here()) const { return list<3>(where); }
   /// @}
+
+ private:
+  template <std::size_t number>
+  const std::variant_alternative_t<number, variant>& list(Where where) const {
+    const auto* found = std::get_if<number>(this);
+    if (!found) refuse(number, where);
+    return *found;
+  }
+  [[noreturn]] TAPESTRY_API void refuse(std::size_t wanted, Where where) const;
 };
 
 /// A tf.Example: features by their names.

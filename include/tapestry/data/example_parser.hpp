@@ -98,8 +98,8 @@ TAPESTRY_API Features collate(std::vector<Features> elements, const BatchOptions
 /// Features that the parser does not name are passed over. Copies are cheap, and several threads may use one parser.
 class TAPESTRY_API ExampleParser {
  public:
-  /// Throws InvalidArgumentError for a shape with -1 other than {-1}, and for a value for missing features that is not
-  /// of the feature's type.
+  /// Throws InvalidArgumentError for a shape with -1 other than {-1}, and for a value for missing features, or behind
+  /// those of a varying length, that is not of the feature's type.
   explicit ExampleParser(std::map<std::string, Feature> features, Where where = Where::here());
 
   /// The features of one example, or of a batch. Throws DataLossError when the bytes are no tf.Example, and

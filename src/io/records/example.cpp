@@ -111,6 +111,12 @@ void read_message(const Record& record, std::string_view message, Where where, F
 
 }  // namespace
 
+void FeatureValues::refuse(std::size_t wanted, Where where) const {
+  constexpr std::string_view names[] = {"no values", "bytes", "floats", "integers"};
+  throw InvalidArgumentError(tapestry::detail::join("The feature has ", names[index()], ", not ", names[wanted]),
+                             where);
+}
+
 std::string encode(const Example& example) {
   std::string bytes;
   pbf_writer writer(bytes);

@@ -1,6 +1,7 @@
 #include "tapestry/data/example_parser.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "core/make_tensor.hpp"
@@ -211,6 +212,10 @@ ExampleParser::ExampleParser(std::map<std::string, Feature> features, Where wher
       throw InvalidArgumentError(
           detail::join("`missing` of the feature '", name, "', which has ", name_of(list), ", is of another type"),
           where);
+    const bool is_whole = options.pad == std::floor(options.pad) && std::abs(options.pad) < 0x1p63;
+    if (feature.varies() && list != FeatureList::floats && feature.kind() != Feature::Kind::texts && !is_whole)
+      throw InvalidArgumentError(
+          detail::join("`pad` of the feature '", name, "', which becomes int64, is ", options.pad), where);
     state->features.push_back({name, std::move(feature), size});
   }
   state_ = state;
