@@ -518,4 +518,20 @@ TEST_CASE("operations of branches and loops, and of their derivatives, stand at 
   }
 }
 
+TEST_CASE("a condition that is true when the graph is made is refused, unless something else ends the loop") {
+  int calls = 0;
+  const auto counts = [&](Tensor) { return calls++ < 2; };
+  const auto doubled = [](Tensor x) { return x * 2.0; };
+  CHECK(values(while_loop(counts, doubled, tensor(1.0))) == std::vector<double>{4});
+  calls = 0;
+  const auto refused = caught<InvalidArgumentError>(
+      [&] { trace([&](Tensor x) { return while_loop(counts, doubled, x); }, {spec(float32, {})}); });
+  CHECK(refused.message().find("the loop would never end") != std::string::npos);
+  CHECK(place(refused).starts_with("control_flow_errors_test.cpp"));
+  const auto ended = [&](Tensor x) {
+    return while_loop([](Tensor) { return true; }, doubled, x, {.maximum_iterations = 3});
+  };
+  CHECK(trace(ended, {spec(float32, {})})(1.0).item<float>() == 8);
+}
+
 }  // namespace control_flow_errors_test

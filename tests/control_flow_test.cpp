@@ -324,6 +324,23 @@ TEST_CASE("branches of switch_case return what those of cond return") {
   }
 }
 
+TEST_CASE("an index of any whole type that is out of range takes the last branch, also one beyond 32 bits") {
+  const auto f = [](const Tensor& x, const Tensor& index) {
+    return switch_case(index, {[&] { return x; }, [&] { return x * 2.0; }, [&] { return x * 3.0; }});
+  };
+  for (const DType type : {uint8, int32, int64})
+    for (const std::int64_t index : {0L, 1L, 2L, 3L, 255L, -1L, INT32_MAX + 0L, INT32_MIN + 0L, 1L << 32,
+                                     (1L << 40) + 1, -(1L << 32), INT64_MAX, INT64_MIN}) {
+      const Tensor given = tensor(index).cast(type);
+      CAPTURE(given);
+      const auto number = given.item<std::int64_t>();
+      const float expected = number < 0 || number > 2 ? 3 : static_cast<float>(number + 1);
+      for (const DType known : {type, DType::unknown})
+        CHECK(trace(f, {spec(float32, {}), spec(known, {})})(1.0, given).item<float>() == expected);
+      CHECK(f(tensor(1.0), given).item<float>() == expected);
+    }
+}
+
 TEST_CASE("the steps of functions are measured, too") {
   const auto traced = trace(
       [](const Tensor& x, const Tensor& n) {

@@ -283,8 +283,8 @@ inline void switch_case(const Value& index, const std::vector<detail::Effect>& b
 /// Eagerly this is the C++ loop. Where a loop variable or the condition is symbolic it is one operation, TensorFlow's
 /// `While`, which is differentiable to any order and gives the same bits. The functions may read all tensors around
 /// them, and read and assign Variables; they may be called more than once while they are traced. Throws
-/// InvalidArgumentError for a condition that is no bool scalar, and for a loop variable whose dtype changes, or whose
-/// shape changes where `shape_invariants` does not say so.
+/// InvalidArgumentError for a condition that is no bool scalar, or that a graph would find true for ever, and for a
+/// loop variable whose dtype changes, or whose shape changes where `shape_invariants` does not say so.
 template <class Condition, class Body, class Variables>
 auto while_loop(Condition condition, Body body, const Variables& variables, const WhileOptions& options = {},
                 Where where = Where::here()) {

@@ -117,6 +117,10 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors {
     const Tensor result = condition(values);
     require_predicate("The condition of the loop", result, where);
+    if (maximum < 0 && !result.is_symbolic() && result.item<bool>())
+      throw InvalidArgumentError(
+          "The condition of the loop is true when the graph is made, whatever the loop variables will be, so that the "
+          "loop would never end. Compute it from the loop variables by ops, or give maximum_iterations");
     return {result.cast(boolean, where)};
   };
   const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
@@ -137,6 +141,13 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   const Tensors operands = tracer.operands();
   inputs.append(operands.begin(), operands.end());
   return tracer.add(while_op(is_stateful), inputs, attrs, options.name);
+}
+
+/// The index of one of some branches as int32. One that is out of range, also of int32, stays so.
+Tensor branch_index(const Tensor& index, std::size_t branches, Where where) {
+  if (index.dtype() == int32 || index.dtype() == uint8) return index.cast(int32, where);
+  const Tensor last = maximum(In(index.cast(int64, where), where), -1);
+  return minimum(In(last, where), static_cast<std::int64_t>(branches)).cast(int32, where);
 }
 
 /// What the body makes of no elements: outputs of length 0.
@@ -216,7 +227,7 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
       const std::int64_t index = is_condition ? !selector.item<bool>() : selector.item<std::int64_t>();
       return separate(branches[index < 0 || index > last ? last : index]({}), where);
     }
-    selector = selector.cast(is_condition ? boolean : int32, where);
+    selector = is_condition ? selector.cast(boolean, where) : branch_index(selector, branches.size(), where);
     FunctionTracer tracer({selector}, where);
     std::vector<GraphFunction> functions = tracer.trace(list);
     for (const GraphFunction& each : functions)
