@@ -532,6 +532,12 @@ TEST_CASE("a condition that is true when the graph is made is refused, unless so
     return while_loop([](Tensor) { return true; }, doubled, x, {.maximum_iterations = 3});
   };
   CHECK(trace(ended, {spec(float32, {})})(1.0).item<float>() == 8);
+  // A tensor says that this is meant.
+  const auto forever = [&](Tensor x) { return while_loop([](Tensor) { return tensor(true); }, doubled, x); };
+  const auto traced = trace(forever, {spec(float32, {})});
+  const Session session(traced.graph());
+  CHECK_THROWS_AS(session.run(traced.output(0), {{traced.input(0), 1.0F}}, {.timeout_in_ms = 50}),
+                  DeadlineExceededError);
 }
 
 }  // namespace control_flow_errors_test

@@ -107,6 +107,15 @@ requires(is_structure<T> && !is_one_tensor<T>) struct LoopVariables<T> {
   static Type from(const Tensor* first, std::size_t) { return take<Type>(first); }
 };
 
+/// What a loop's condition returns as a tensor, which is weak if it is a C++ bool.
+template <class T>
+Tensor condition_of(const T& result) {
+  if constexpr (is_number<T>)
+    return In(result).tensor();
+  else
+    return Value(result).tensor();
+}
+
 // The requirements on the functions, each with a message of its own.
 
 template <class... F>
@@ -283,7 +292,7 @@ inline void switch_case(const Value& index, const std::vector<detail::Effect>& b
 /// Eagerly this is the C++ loop. Where a loop variable or the condition is symbolic it is one operation, TensorFlow's
 /// `While`, which is differentiable to any order and gives the same bits. The functions may read all tensors around
 /// them, and read and assign Variables; they may be called more than once while they are traced. Throws
-/// InvalidArgumentError for a condition that is no bool scalar, or that a graph would find true for ever, and for a
+/// InvalidArgumentError for a condition that is no bool scalar, or in a graph a C++ bool that is true, and for a
 /// loop variable whose dtype changes, or whose shape changes where `shape_invariants` does not say so.
 template <class Condition, class Body, class Variables>
 auto while_loop(Condition condition, Body body, const Variables& variables, const WhileOptions& options = {},
@@ -294,7 +303,7 @@ auto while_loop(Condition condition, Body body, const Variables& variables, cons
     detail::require_function(body, "while_loop", where);
     const Tensors first = List::list(variables, where);
     const Tensors last = detail::flat_while(
-        [&](const Tensors& values) -> Tensor { return Value(List::call(condition, values)).tensor(); },
+        [&](const Tensors& values) -> Tensor { return detail::condition_of(List::call(condition, values)); },
         [&](const Tensors& values) -> Tensors { return detail::flatten(List::call(body, values)); }, first, options,
         where);
     return List::from(last.begin(), last.size());

@@ -117,10 +117,13 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors {
     const Tensor result = condition(values);
     require_predicate("The condition of the loop", result, where);
-    if (maximum < 0 && !result.is_symbolic() && result.item<bool>())
+    const bool is_from_cpp = result.impl().weak;
+    if (maximum < 0 && is_from_cpp && result.item<bool>())
       throw InvalidArgumentError(
-          "The condition of the loop is true when the graph is made, whatever the loop variables will be, so that the "
-          "loop would never end. Compute it from the loop variables by ops, or give maximum_iterations");
+          "The condition of the loop is a C++ bool, which is true when the graph is made, whatever the loop variables "
+          "will "
+          "be, so that the loop would never end. Compute it from the loop variables by ops, or give "
+          "maximum_iterations");
     return {result.cast(boolean, where)};
   };
   const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
