@@ -180,4 +180,31 @@ TEST_CASE("the number of the input that a Merge has taken tells the side, as in 
   }
 }
 
+TEST_CASE("of two conditions of one predicate, one that changes a Variable runs only where it is needed") {
+  const std::string pair = attr("N", "i: 2"), handle = attr("T", "type: DT_RESOURCE"),
+                    dtype = attr("dtype", "type: DT_FLOAT");
+  Graph graph =
+      read(placeholder_node("x", "") +
+           node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+           variable_nodes("v", "DT_FLOAT", "", "float_val: 1", true) + node("c/x", "Switch", {"x", "p"}, t_float) +
+           node("c/exp", "Exp", {"c/x:1"}, t_float) + node("c/Merge", "Merge", {"c/x", "c/exp"}, t_float + pair) +
+           node("d/x", "Switch", {"x", "p"}, t_float) + node("d/v", "Switch", {"v", "p"}, handle) +
+           node("d/add", "AssignAddVariableOp", {"d/v:1", "d/x:1"}, dtype) +
+           node("d/read", "ReadVariableOp", {"d/v:1", "^d/add"}, dtype) + node("d/neg", "Neg", {"d/x"}, t_float) +
+           node("d/Merge", "Merge", {"d/neg", "d/read"}, t_float + pair) +
+           node("read", "ReadVariableOp", {"v"}, dtype) + node("both", "AddV2", {"c/Merge", "d/Merge"}, t_float));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    const auto run = [&](const char* name, bool p) { return session.run(name, {{"x:0", 2.0}, {"p:0", p}}); };
+    session.run("v/Assign");
+    check_same(run("c/Merge:0", true), exp(tensor(2.F)));
+    check_same(run("d/Merge:0", false), tensor(-2.F));
+    check_same(run("read:0", true), tensor(1.F));
+    check_same(run("d/Merge:0", true), tensor(3.F));
+    check_same(run("both:0", true), exp(tensor(2.F)) + 5.0);
+    check_same(run("both:0", false), tensor(0.F));
+    check_same(run("read:0", true), tensor(5.F));
+  }
+}
+
 }  // namespace tapestry::test::foreign_branches_test

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -134,7 +135,8 @@ class ConditionRaiser {
     };
     for_outputs_inside([&](const std::string&, const Edge& inner) { add_export(condition, stages, inner); });
     exported_.clear();
-    for (auto& [number, stage] : stages) raise_stage(condition, stage);
+    for (auto& [number, stage] : stages)
+      for (const Stage& part : parts_of(condition, stage)) raise_stage(condition, part);
     for_outputs_inside([&](std::string& output, const Edge& inner) { output = exported_.at(tensor_of(inner)); });
   }
 
@@ -164,6 +166,53 @@ class ConditionRaiser {
   void add_export(const Condition& condition, std::map<std::size_t, Stage>& stages, const Edge& edge) const {
     const std::int64_t side = found_.context(edge.node).back().second;
     stages[stage_of(condition, edge.node)].exports.emplace(tensor_of(edge), side);
+  }
+
+  /// The conditions that a program has made of one predicate are raised together, unless they change Variables: a run
+  /// that needs one of them must not do what another one does. Nodes of a stage belong together if one uses the other.
+  std::vector<Stage> parts_of(const Condition& condition, const Stage& stage) const {
+    std::unordered_map<std::size_t, std::size_t> parents;
+    const auto root_of = [&](std::size_t i) {
+      while (parents.at(i) != i) i = parents[i] = parents.at(parents[i]);
+      return i;
+    };
+    const auto for_all = [&](auto&& use) {
+      for (const auto& [side, nodes] : stage.nodes)
+        for (const std::size_t i : nodes) use(i);
+      for (const std::size_t i : stage.merges) use(i);
+    };
+    for_all([&](std::size_t i) { parents.emplace(i, i); });
+    for_all([&](std::size_t i) {
+      for (const Edge& each : found_.inputs(i)) {
+        const std::size_t used = used_by_branch(condition, each).node;
+        if (parents.contains(used)) parents[root_of(used)] = root_of(i);
+      }
+    });
+    std::unordered_set<std::size_t> changing;  // by root
+    for_all([&](std::size_t i) {
+      if (changes_variables(def(i))) changing.insert(root_of(i));
+    });
+    if (changing.empty()) return {stage};
+    std::map<std::size_t, Stage> parts;  // by root; the others together
+    constexpr std::size_t others = SIZE_MAX;
+    const auto part_of = [&](std::size_t i) -> Stage& {
+      const std::size_t root = root_of(i);
+      Stage& part = parts[changing.contains(root) ? root : others];
+      part.number = stage.number;
+      return part;
+    };
+    for (const auto& [side, nodes] : stage.nodes)
+      for (const std::size_t i : nodes) part_of(i).nodes[side].push_back(i);
+    for (const std::size_t i : stage.merges) part_of(i).merges.push_back(i);
+    for (const auto& [tensor, side] : stage.exports) part_of(found_.edge_of(tensor).node).exports.emplace(tensor, side);
+    std::vector<Stage> found;
+    for (auto& [root, part] : parts) found.push_back(std::move(part));
+    return found;
+  }
+  static bool changes_variables(const NodeDef& node) {
+    return has_effect(node) ||
+           (node.flow && std::any_of(node.flow->functions.begin(), node.flow->functions.end(),
+                                     [](const FunctionBody& each) { return !each.operations.empty(); }));
   }
 
   // ---- Raising a stage ----------------------------------------------------------------------------------------------
