@@ -16,6 +16,9 @@ TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
 TAPESTRY_API Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
                               std::int64_t offset = 0);
 
+/// A tensor that has the memory of a contiguous base, with elements of another type.
+Tensor make_bitcast(const Tensor& base, DType dtype, const Shape& shape);
+
 /// How many bytes the elements take without gaps.
 inline std::size_t nbytes(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());

@@ -85,6 +85,15 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::in
   return Tensor(std::move(impl));
 }
 
+Tensor make_bitcast(const Tensor& base, DType dtype, const Shape& shape) {
+  auto impl = make_impl(dtype, shape, base.device());
+  impl->storage = base.impl().storage;
+  impl->data = base.impl().data;
+  impl->contiguous = true;
+  impl->strides = row_major_strides(shape);
+  return Tensor(std::move(impl));
+}
+
 Tensor make_symbolic(DType dtype, const Shape& shape, Device device) {
   auto impl = make_impl(dtype, shape, device);
   if (shape.is_known()) impl->strides = row_major_strides(shape);

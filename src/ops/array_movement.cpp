@@ -8,6 +8,7 @@
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/batching.hpp"
+#include "ops/bitcast.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -376,6 +377,42 @@ TAPESTRY_OP(cast_op){{
     .needs = needs_nothing,
 }};
 
+/// The shape of the same bits as elements of another type: one with fewer bits adds an axis, one with more takes the
+/// last axis away.
+Shape bitcast_shape(const Tensor& x, DType dtype) {
+  const std::size_t from = size_of(x.dtype()), to = size_of(dtype);
+  if (from == 0 || to == 0 || x.dtype() == boolean || dtype == boolean)
+    throw InvalidArgumentError(detail::join("Cannot bitcast ", to_string(x.dtype()), " to ", to_string(dtype)));
+  if (from == to || !x.shape().has_rank()) return from == to ? x.shape() : Shape::unknown_rank();
+  std::vector<std::int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
+  if (from > to) {
+    sizes.push_back(static_cast<std::int64_t>(from / to));
+    return Shape(sizes);
+  }
+  const auto ratio = static_cast<std::int64_t>(to / from);
+  if (sizes.empty() || (sizes.back() >= 0 && sizes.back() != ratio))
+    throw InvalidArgumentError(detail::join("Cannot bitcast from ", to_string(x.dtype()), " to ", to_string(dtype),
+                                            ": the last axis must have size ", ratio, ", and the shape is ",
+                                            x.shape()));
+  sizes.pop_back();
+  return Shape(sizes);
+}
+
+TAPESTRY_OP(bitcast_op){{
+    .name = "Bitcast",
+    .attrs = {{"type", AttrKind::type}},
+    .infer = [](const Call& call) -> Specs {
+      const auto dtype = call.attr<DType>("type");
+      return {{dtype, bitcast_shape(call.input(0), dtype)}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor& y = call.output();
+          backend.copy(detail::make_bitcast(backend.contiguous(call.input(0)), y.dtype(), y.shape()), y);
+        },
+    .gradient = no_gradient,
+}};
+
 TAPESTRY_OP(contiguous_op){{
     .name = "Snapshot",
     .infer = same_shape,
@@ -494,6 +531,7 @@ Tensor cast(In x, DType dtype, std::string_view name) {
   if (bool(given) && given.dtype() == dtype) return given;
   return apply(cast_op, {In(given, x.where())}, {{"dtype", dtype}}, name);
 }
+Tensor bitcast(const Tensor& x, DType dtype) { return apply(bitcast_op, {x}, {{"type", dtype}}); }
 
 Tensor Tensor::cast(DType dtype, Where where) const { return tapestry::cast(In(*this, where), dtype); }
 

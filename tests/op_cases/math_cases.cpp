@@ -1,6 +1,8 @@
 #include <cmath>
+#include <cstring>
 
 #include "op_cases/op_cases.hpp"
+#include "ops/bitcast.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::test {
@@ -201,6 +203,27 @@ OpCases math_cases() {
                         return y;
                       },
                   .orders = 0});
+  // Larger elements, smaller ones, and those of the same size.
+  rows.push_back(
+      {.name = "bitcast",
+       .inputs = {numbers({2, 3}, -9, 9, 12)},
+       .f =
+           [](const Inputs& x) {
+             const Tensor y = x[0].cast(float64), parts = bitcast(transpose(y), int32);
+             return concat(
+                 {transpose(bitcast(bitcast(parts, int64), float64)), bitcast(flip(y, 0), int64).cast(float64)}, 0);
+           },
+       .reference =
+           [](const std::vector<Elements>& x) {
+             Elements y = x[0];
+             for (const std::size_t i : {3, 4, 5, 0, 1, 2}) {
+               std::int64_t bits = 0;
+               std::memcpy(&bits, &x[0][i], sizeof bits);
+               y.push_back(static_cast<double>(bits));
+             }
+             return y;
+           },
+       .orders = 0});
   // Odd shapes: a scalar, no elements, one element, eight dimensions.
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{1}, Shape{2, 1, 2, 1, 2, 1, 1, 2}})
     rows.push_back({.name = "x * exp(x) of shape " + to_string(shape),

@@ -303,6 +303,11 @@ std::vector<OpRule> op_table() {
        .tensorflow = "Cast",
        .input_rules = {in(0)},
        .fields = {type_of(0, "SrcT"), field("DstT", "dtype"), fixed("Truncate", false)}});
+  add({.op = "Bitcast",
+       .inputs = 1,
+       .tensorflow = "Bitcast",
+       .input_rules = {in(0)},
+       .fields = {type_of(0, "T"), field("type", "type")}});
   add(expanded("DeviceCopy", 1, expand_identity));
   add({.op = "Fill",
        .inputs = 0,
