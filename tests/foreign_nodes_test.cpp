@@ -32,7 +32,7 @@ TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
       node("summary", "ScalarSummary", {"file", "y"}, t_float) + node("foo", "Foo", {"y"}) +
       node("bar", "Bar", {"foo:1", "y", "^summary"}, attr("f", "func { name: 'body' }")) +
       node("again", "Foo", {"bar"}) + node("sum", "AddN", {"y", "again"}, t_float + attr("N", "i: 2")) +
-      node("int16", "Cast", {"y"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_INT16"));
+      node("quantized", "Cast", {"y"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_QINT8"));
   const Graph graph = read(text);
   const Session session(graph);
   const Feeds x{{"x:0", {1.0, 2.0}}};
@@ -46,7 +46,7 @@ TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
         "of node 'summary'");
   CHECK(refusal("summary", x) == "Tapestry lacks the op 'ScalarSummary' of node 'summary'");
   CHECK(refusal("file:0", x) == "Node 'file' (op: 'Const'): Tapestry lacks TensorFlow's type DT_STRING");
-  CHECK(refusal("int16:0", x) == "Node 'int16' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_INT16");
+  CHECK(refusal("quantized:0", x) == "Node 'quantized' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_QINT8");
 
   SUBCASE("their outputs can be fed, and have the dtype that their users tell") {
     CHECK(graph.get_tensor_by_name("again:0").dtype() == float32);
@@ -63,7 +63,7 @@ TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
   }
   SUBCASE("they are written again unchanged") {
     const std::string before = io::from_text(text), after = graph.as_graph_def();
-    for (const char* name : {"file", "names", "summary", "foo", "bar", "again", "int16"}) {
+    for (const char* name : {"file", "names", "summary", "foo", "bar", "again", "quantized"}) {
       CAPTURE(name);
       io::GraphDef one, two;
       one.nodes = {def_of(before, name)};
@@ -104,13 +104,13 @@ TEST_CASE("the outputs of an op of several lists are told apart in functions") {
 TEST_CASE("an output that no node uses of a node that Tapestry lacks is refused with its op") {
   const Graph graph =
       read(placeholder_node("x", "dim { size: 2 }") + node("foo", "Foo", {"x"}) + node("y", "Neg", {"x"}, t_float) +
-           node("int16", "Cast", {"x"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_INT16")));
+           node("quantized", "Cast", {"x"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_QINT8")));
   const Session session(graph);
   const auto refusal = [&](const std::string& name) {
     return message_of<UnimplementedError>([&] { session.run(name, {{"x:0", {1.0, 2.0}}}); });
   };
   CHECK(refusal("foo:1") == "Tapestry lacks the op 'Foo' of node 'foo'");
-  CHECK(refusal("int16:3") == "Node 'int16' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_INT16");
+  CHECK(refusal("quantized:3") == "Node 'quantized' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_QINT8");
   CHECK(message_of<LookupError>([&] { session.run("y:1"); }).find("only has 1 outputs") != std::string::npos);
 }
 
@@ -162,7 +162,8 @@ TEST_CASE("nodes that fail only when TensorFlow runs them, or that it computes, 
   const Session session(graph);
   const Feeds feeds{{"x:0", tensor<float>({{1}, {2}})}, {"list:0", {1.0, 2.0, 3.0}}};
   check_same(session.run("y:0", feeds), tensor<float>({{-1}, {-2}}));
-  for (const std::string name : {"rows", "counts", "unique"})
+  check_same(session.run("rows:0", feeds), tensor<float>({{1}, {2}}));
+  for (const std::string name : {"counts", "unique"})
     CHECK(message_of<UnimplementedError>([&] { session.run(name + ":0", feeds); }).find("expects a 1D vector") !=
           std::string::npos);
   CHECK(message_of<UnimplementedError>([&] {
@@ -602,6 +603,51 @@ TEST_CASE("a loop of TensorFlow 1 that cannot be read harms nothing until a run 
   check_same(session.run("after:0", {{"loop/Exit:0", true}}), tensor(false));
   CHECK(message_of<UnimplementedError>([&] { (void)graph.as_graph_def(); }).find("Tapestry lacks a part of it") !=
         std::string::npos);
+}
+
+TEST_CASE("small integers that meet an op that cannot do with wider ones stay as they are") {
+  const std::string small = attr("T", "type: DT_INT8"), dtype = attr("dtype", "type: DT_INT8");
+  const std::string to_wide = attr("SrcT", "type: DT_INT8") + attr("DstT", "type: DT_INT32");
+  const std::string number = "tensor_shape { dim { size: 2 } } int_val: 100 int_val: -128";
+  const Graph graph =
+      read(constant_node("a", "DT_INT8", number) + node("twice", "Add", {"a", "a"}, small) +
+           node("wide", "Cast", {"twice"}, to_wide) + constant_node("b", "DT_INT8", number) +
+           node("foo", "Foo", {"b"}, small) + node("wide_b", "Cast", {"b"}, to_wide) +
+           constant_node("c", "DT_UINT32", "tensor_shape { } uint32_val: 4294967295") +
+           node("wide_c", "Cast", {"c"}, attr("SrcT", "type: DT_UINT32") + attr("DstT", "type: DT_INT64")) +
+           constant_node("d", "DT_UINT16", "tensor_shape { dim { size: 2 } } tensor_content: '\\377\\377\\001\\000'") +
+           node("wide_d", "Cast", {"d"}, attr("SrcT", "type: DT_UINT16") + attr("DstT", "type: DT_FLOAT")));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    check_same(session.run("wide:0"), tensor<int>({-56, 0}));
+    check_same(session.run("wide_c:0"), tensor(std::int64_t{4294967295}));
+    check_same(session.run("wide_d:0"), tensor<float>({65535, 1}));
+    CHECK_THROWS_AS(session.run("wide_b:0"), UnimplementedError);
+  }
+  CHECK(std::get<io::TypeCode>(def_of(graph.as_graph_def(), "b").attrs.at("dtype")) == io::TypeCode{6});
+  CHECK_THROWS_AS(read(constant_node("a", "DT_INT16", "tensor_shape { dim { size: 2 } } tensor_content: 'abc'")),
+                  DataLossError);
+}
+
+TEST_CASE("lookups in a table of whole numbers that the graph fills with constants") {
+  const std::string types = attr("key_dtype", "type: DT_INT64") + attr("value_dtype", "type: DT_FLOAT"),
+                    ends = attr("Tin", "type: DT_INT64") + attr("Tout", "type: DT_FLOAT");
+  const std::string
+      keys = "tensor_shape { dim { size: 5 } } int64_val: 7 int64_val: -3 int64_val: 100 int64_val: 0 int64_val: 8",
+      values = "tensor_shape { dim { size: 5 } } float_val: 1 float_val: 2 float_val: 3 float_val: 4 float_val: 5";
+  const Graph graph = read(
+      node("table", "HashTableV2", {}, types) + constant_node("keys", "DT_INT64", keys) +
+      constant_node("values", "DT_FLOAT", values) +
+      node("fill", "LookupTableImportV2", {"table", "keys", "values"}, ends) + float_node("otherwise", "-1") +
+      node("x", "Placeholder", {}, attr("dtype", "type: DT_INT64") + attr("shape", "shape { unknown_rank: true }")) +
+      node("found", "LookupTableFindV2", {"table", "x", "otherwise"}, ends));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    const Tensor x =
+        tensor<std::int64_t>({{7, -3, 100, 0, 8}, {-4, 1, 99, 101, std::numeric_limits<std::int64_t>::min()}});
+    check_same(session.run("found:0", {{"x:0", x}}), tensor<float>({{1, 2, 3, 4, 5}, {-1, -1, -1, -1, -1}}));
+    check_same(session.run("found:0", {{"x:0", std::int64_t{100}}}), tensor(3.F));
+  }
 }
 
 }  // namespace tapestry::test::foreign_nodes_test

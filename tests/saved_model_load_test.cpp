@@ -522,7 +522,9 @@ TEST_CASE("Variables of a Keras model that have the same name") {
     CHECK(model.parameters().size() == 6);
     check_same(model({{model.inputs().at(0).name, known.at("x")}}).at(0), known.at("y"), 1e-6);
     const Model version = model.signature("version");
-    CHECK_THROWS_AS(version({{version.inputs().at(0).name, 1}}), UnimplementedError);
+    // Of int8, which is read as int32.
+    check_same(version({{version.inputs().at(0).name, 1}}).at(0), tensor(4));
+    check_same(version({{version.inputs().at(0).name, 127}}).at(0), tensor(-126));
   }
 }
 

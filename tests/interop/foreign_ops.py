@@ -4,6 +4,7 @@ A case is an op, its inputs in order, and its attributes. An input that is wrapp
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import op_def_registry
 
 v1 = tf.compat.v1
@@ -259,7 +260,16 @@ def arrays():
 def values():
     yield Case("Unique", [5, 2, 5, -1, 2])
     yield Case("UniqueV2", np.int64([5, 2, 5]), [0], out_idx=tf.int64)
+    yield Case("UniqueV2", Fed([[1, 2, 1], [3, 4, 3], [1, 2, 1], [3, 4, 4]], np.int32), [0])
+    yield Case("UniqueWithCountsV2", Fed([[[1], [2], [1]], [[3], [4], [3]]]), np.int64([1]), out_idx=tf.int64, smooth=False)
     yield Case("UniqueWithCounts", [5, 2, 5, -1, 2])
+    yield Case("XlaDynamicSlice", points(240, 3, 4), Fed([1, 3], np.int32), [2, 2])
+    yield Case("XlaDynamicUpdateSlice", points(241, 3, 4), points(242, 2, 1), Fed([2, -1], np.int64))
+    yield Case("NextAfter", Fed([[1.5, -2, 0, 0], [np.inf, 1e-45, -1, 3]]), Fed([2, -9, -1, 0.5]), smooth=False)
+    yield Case("NextAfter", Fed([1.5, 0, -np.inf], np.float64), Fed([1.5, 3, 0], np.float64))
+    yield Case("Bitcast", Fed([1.5, -2, 0]), type=tf.int32)
+    yield Case("Bitcast", Fed([[1, 2], [-3, 1 << 30]], np.int32), type=tf.float64)
+    yield Case("Bitcast", Fed([[1.5], [-0.0]]), type=tf.uint8)
     yield Case("ListDiff", [5, 2, 7, 2], [2, 9])
     yield Case("InvertPermutation", [2, 0, 1])
     yield Case("LinSpace", np.float32(-1), np.float32(2), np.int32(7))
@@ -561,16 +571,21 @@ ALL = (elementwise, gradients, images, arrays, values, scattered, special, colou
        ragged, whole_numbers, options, sparse, suppressed)
 
 
-COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"}  # by XLA only
+COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}  # by XLA only
+
+
+def function_of(case):
+    own = {"XlaDynamicSlice": gen_xla_ops.xla_dynamic_slice, "XlaDynamicUpdateSlice": gen_xla_ops.xla_dynamic_update_slice}
+    return own.get(case.op) or getattr(tf.raw_ops, case.op)
 
 
 def evaluated(case):
     """The outputs of a case."""
     if case.op in COMPILED:
-        op, arguments = getattr(tf.raw_ops, case.op), case.arguments(lambda x: x.value if isinstance(x, Fed) else x)
+        op, arguments = function_of(case), case.arguments(lambda x: x.value if isinstance(x, Fed) else x)
         return [tf.function(lambda: op(**arguments), jit_compile=True)().numpy()]
     with tf.Graph().as_default(), v1.Session() as session:
-        made = getattr(tf.raw_ops, case.op)(**case.arguments(lambda x: tf.constant(x.value if isinstance(x, Fed) else x)))
+        made = function_of(case)(**case.arguments(lambda x: tf.constant(x.value if isinstance(x, Fed) else x)))
         made = list(made) if isinstance(made, (tuple, list)) else [made]
         return session.run(made[:case.outputs])
 
@@ -682,6 +697,34 @@ def branches():
         yield name, y
 
 
+def complex_numbers(x):
+    """Between real numbers, which are as few as an axis has, or more, or less."""
+    s, c = tf.signal, tf.complex
+    z, w = c(x, 1 - x), c(tf.constant(2.0), x)
+    yield "spectrum", tf.abs(s.rfft(x, [4])) + tf.abs(s.rfft(x, [5]))[:, ::-1][:, :3]
+    yield "spectrum of few", tf.math.real(s.rfft(x, [2])) - tf.math.imag(s.rfft(x))
+    yield "transforms", tf.math.real(s.fft(z)) + tf.math.imag(s.ifft(w)) + tf.math.real(s.fft2d(w)) + tf.math.imag(s.ifft2d(z)[:, ::-1])
+    yield "of a vector", tf.math.imag(s.fft(z[0])) + tf.math.real(s.ifft3d(tf.stack([z, w]))[1, 0])
+    yield "back", s.irfft(s.rfft(x), [3]) + s.irfft(z, [4])[:, 1:] + s.irfft2d(s.rfft2d(x, [2, 4]), [2, 3])
+    yield "quotients", tf.math.real(z * tf.math.conj(w) / c(x + 3, x)) + tf.math.imag(tf.math.divide_no_nan(z, w))
+    yield "functions", tf.math.imag(tf.exp(c(0.0, x)) + tf.math.log(c(x, x + 5))) + tf.math.angle(w) + tf.math.real(tf.square(z) + 1 / w)
+    yield "products", tf.abs(tf.matmul(z, w, adjoint_b=True)) + tf.math.real(tf.einsum("ab,cb->ac", z, w)) + tf.math.real(tf.reduce_mean(z * 1j))
+    yield "parts", tf.math.real(tf.concat([tf.transpose(z)[:2], tf.stack([w[0, :2], z[1, 1:]])], 0)) + tf.abs(tf.reduce_sum(tf.gather(w, [1, 0]), 1))
+    yield "gradient", v1.gradients(tf.reduce_sum(tf.abs(s.rfft(x, [4])) ** 2 * tf.range(3.0)) + tf.reduce_sum(s.irfft(z * w, [4]) ** 3), x)[0]
+    yield "wider", tf.math.real(tf.cast(z, tf.complex128)) + tf.cast(tf.size(z), tf.float64) + tf.cast(tf.shape(w)[0], tf.float64)
+
+
+def small_integers(x):
+    """Types that Tapestry lacks: what passes through, and what leaves their range."""
+    whole = tf.cast(x * 100, tf.int32)
+    for dtype in (tf.int8, tf.int16, tf.uint16, tf.uint32):
+        small = tf.cast(whole * 300, dtype)
+        yield dtype.name, tf.cast(tf.concat([small * small + tf.constant([[3, 0, 7]], dtype), -small[:1]] if dtype.min < 0 else [small], 0), tf.int64)
+        yield dtype.name + " moved", tf.cast(tf.where(x > 0, tf.reverse(tf.gather(small, [1, 0]), [1]), tf.zeros_like(small)), tf.int64)
+    bits = tf.bitwise
+    yield "bits", tf.cast(bits.right_shift(bits.bitwise_xor(tf.cast(whole, tf.int8), tf.constant(15, tf.int8)), tf.constant(2, tf.int8)), tf.int32)
+
+
 def subgraphs():
     v1.disable_control_flow_v2()
     made = {}
@@ -689,6 +732,11 @@ def subgraphs():
         made[f"random/{name}"] = tf.identity(make(), f"random/{name}")
     for name, result in list(branches()):
         made[f"branches/{name}"] = tf.identity(result, f"branches/{name}")
+    x = v1.get_default_graph().get_tensor_by_name("branches/in0:0")
+    for family in (complex_numbers, small_integers):
+        for name, result in list(family(x)):
+            name = f"branches/{family.__name__}/{name}".replace(" ", "_")
+            made[name] = tf.identity(result, name)
     return made
 
 
@@ -720,7 +768,7 @@ def write(path, bytes_of, expected):
                 fed.append(key)
                 values[key] = x.value
                 return v1.placeholder(x.value.dtype, x.value.shape, key)
-            getattr(tf.raw_ops, case.op)(**case.arguments(tensor), name=name)
+            function_of(case)(**case.arguments(tensor), name=name)
             for i, result in enumerate(results):
                 values[f"{name}/out{i}"] = result
             if not case.smooth:

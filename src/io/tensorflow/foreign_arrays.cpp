@@ -280,6 +280,61 @@ Tensors read_sparse_sum(const ForeignNode& n) {
   return {tensor_scatter_nd_add(n.in(3), n.in(0), n.in(1), n.name())};
 }
 
+/// For each axis of `part`, which begins there in `whole`, the place in it of each place of the whole. Where it would
+/// reach over the end, it begins before.
+Tensors places_in_part(const Tensor& starts, const Shape& whole, const Shape& part) {
+  Tensors places;
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    const std::int64_t size = whole.sizes()[axis], count = part.sizes()[axis];
+    const Tensor start = clip(slice(starts, {axis}, {1}), 0, size - count);
+    places.push_back(arange(size, {.dtype = starts.dtype()}) - start);
+  }
+  return places;
+}
+
+Tensors read_dynamic_update(const ForeignNode& n) {
+  const Tensor &x = n.in(0), &update = n.in(1);
+  const Shape &whole = x.shape(), &part = update.shape();
+  if (whole.rank() != part.rank() || n.in(2).shape() != Shape{whole.rank()})
+    n.node.refuse(detail::join("an update ", part, " at ", n.in(2).shape(), " does not fit ", whole));
+  for (int axis = 0; axis < whole.rank(); ++axis)
+    if (part.sizes()[axis] > whole.sizes()[axis] || part.sizes()[axis] == 0)
+      n.node.refuse(detail::join("an update ", part, " does not fit ", whole));
+  return n.composed([&] {
+    Tensor moved = update, is_inside;
+    const Tensors places = places_in_part(n.in(2), whole, part);
+    for (int axis = 0; axis < whole.rank(); ++axis) {
+      const Tensor& place = places[static_cast<std::size_t>(axis)];
+      const std::int64_t last = part.sizes()[axis] - 1;
+      moved = gather(moved, clip(place, 0, last), axis);
+      std::vector<std::int64_t> sizes(static_cast<std::size_t>(whole.rank()), 1);
+      sizes[static_cast<std::size_t>(axis)] = whole.sizes()[axis];
+      const Tensor here = reshape((place >= 0) & (place <= last), Shape(sizes));
+      is_inside = axis == 0 ? here : is_inside & here;
+    }
+    return whole.rank() == 0 ? update : where(is_inside, moved, x);
+  });
+}
+
+Tensors read_dynamic_slice(const ForeignNode& n) {
+  const Tensor& x = n.in(0);
+  const Shape part(n.numbers(2));
+  if (part.rank() != x.shape().rank() || n.in(1).shape() != Shape{part.rank()})
+    n.node.refuse(detail::join("sizes ", part, " do not fit ", x.shape()));
+  for (int axis = 0; axis < part.rank(); ++axis)
+    if (part.sizes()[axis] < 0 || part.sizes()[axis] > x.shape().sizes()[axis])
+      n.node.refuse(detail::join("sizes ", part, " do not fit ", x.shape()));
+  return n.composed([&] {
+    Tensor result = x;
+    for (int axis = 0; axis < part.rank(); ++axis) {
+      const std::int64_t count = part.sizes()[axis];
+      const Tensor start = clip(slice(n.in(1), {axis}, {1}), 0, x.shape().sizes()[axis] - count);
+      result = gather(result, arange(count, {.dtype = start.dtype()}) + start, axis);
+    }
+    return result;
+  });
+}
+
 }  // namespace
 
 ForeignOps foreign_arrays() {
@@ -336,6 +391,17 @@ ForeignOps foreign_arrays() {
       {.name = "SparseTensorDenseAdd", .inputs = 4, .outputs = {like(3)}, .read = read_sparse_sum},
       {.name = "TensorScatterAdd", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
       {.name = "TensorScatterSub", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
+      {.name = "XlaDynamicSlice",
+       .inputs = 3,
+       .values = {2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_dynamic_slice},
+      {.name = "XlaDynamicUpdateSlice",
+       .inputs = 3,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_dynamic_update},
   };
 }
 

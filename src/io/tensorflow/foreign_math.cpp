@@ -106,6 +106,25 @@ Tensors read_is_inf(const ForeignNode& n) {
 Tensors read_multiply_no_nan(const ForeignNode& n) {
   return formula(n, [](const Tensor& a, const Tensor& b) { return where(equal(b, 0), 0, a * b); });
 }
+/// The next number from x toward y: one more or one less, where numbers are counted from 0 by their bits. TensorFlow's
+/// derivative is 1 by x, and 0 by y.
+Tensors read_next_after(const ForeignNode& n) {
+  const DType dtype = n.in(0).dtype(), whole = dtype == float32 ? int32 : int64;
+  if (dtype != float32 && dtype != float64) lack(n, "type");
+  const auto bits = [&](const Tensor& of, DType to, const char* label) {
+    return add_op(*rule_of("Bitcast")->entry, {of}, {{"type", to}}, detail::join(n.name(), "/_/", label), n.where)[0];
+  };
+  return n.composed([&] {
+    const Tensor given = n.in(0) + zeros_like(n.in(1)), x = stop_gradient(given);
+    const Tensor lowest =
+        bits(constant_node(detail::make_scalar(-0.0, dtype), "lowest", n.where), whole, "lowest_bits");
+    const auto counted = [&](const Tensor& number) { return where(number < 0, lowest - number, number); };
+    const Tensor up = (n.in(1) > x).cast(whole), down = (n.in(1) < x).cast(whole);
+    const Tensor result = bits(counted(counted(bits(x, whole, "from")) + up - down), dtype, "to"), step = result - x;
+    return where(is_finite(step), given + stop_gradient(step), where(is_nan(n.in(1)), n.in(1), result));
+  });
+}
+
 Tensors read_xdivy(const ForeignNode& n) {
   return formula(n, [](const Tensor& a, const Tensor& b) {
     const Tensor nothing = equal(a, 0);
@@ -379,6 +398,7 @@ ForeignOps foreign_math() {
        .lacks_sizes = lacks_rank,
        .outputs = {like(0), typed(int32)},
        .read = read_top},
+      {.name = "NextAfter", .inputs = 2, .read = read_next_after},
       {.name = "TruncateDiv", .inputs = 2, .read = read_truncated_quotient},
       {.name = "TruncateMod", .inputs = 2, .read = read_truncated_remainder},
       {.name = "Xdivy", .inputs = 2, .read = read_xdivy},

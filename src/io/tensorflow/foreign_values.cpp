@@ -154,14 +154,28 @@ DType index_type(const ForeignNode& n) {
   return dtype;
 }
 
+/// For a vector its size does not matter.
+bool lacks_unique_sizes(const NodeReader& reader, const Tensors& inputs) {
+  return inputs[0].shape().has_rank() ? inputs[0].shape().rank() != 1 && lacks_any_size(reader, inputs) : true;
+}
+
+/// Of each part of x at an index of the axis, the index of the first one that is equal.
+Tensor first_equal_rows(const Tensor& x, int axis) {
+  std::vector<std::int64_t> order{axis};
+  for (int i = 0; i < x.shape().rank(); ++i)
+    if (i != axis) order.push_back(i);
+  const Tensor rows = reshape(transpose(x, Ints(order)), {x.shape().sizes()[axis], -1});
+  return argmax(reduce_all(equal(expand_dims(rows, 1), expand_dims(rows, 0)), 2).cast(int32), 1);
+}
+
 Tensors read_unique(const ForeignNode& n) {
-  if (n.inputs.size() > 1) {
-    const std::vector<std::int64_t> axis = n.numbers(1);
-    if (axis.size() > 1 || (axis.size() == 1 && axis[0] != 0 && axis[0] != -1)) lack(n, "'axis'");
-  }
+  const std::vector<std::int64_t> axes = n.inputs.size() > 1 ? n.numbers(1) : std::vector<std::int64_t>();
+  if (axes.size() > 1) n.node.refuse("it has several axes");
   return n.composed([&]() -> Tensors {
-    const Unique found = unique(n.in(0));
-    Tensors results{found.values, found.inverse.cast(index_type(n))};
+    const bool has_rows = !axes.empty() && n.in(0).shape().rank() != 1;
+    const int axis = axes.empty() ? 0 : normalize_axis(axes[0], n.in(0).shape().rank());
+    const Unique found = unique(has_rows ? first_equal_rows(n.in(0), axis) : n.in(0));
+    Tensors results{has_rows ? gather(n.in(0), found.values, axis) : found.values, found.inverse.cast(index_type(n))};
     if (n.node.def().op.starts_with("UniqueWithCounts")) results.push_back(found.counts.cast(index_type(n)));
     return results;
   });
@@ -227,11 +241,13 @@ ForeignOps foreign_values() {
       {.name = "UniqueV2",
        .inputs = 2,
        .values = {1},
+       .lacks_sizes = lacks_unique_sizes,
        .outputs = {like(0), told_by("out_idx", int32)},
        .read = read_unique},
       {.name = "UniqueWithCountsV2",
        .inputs = 2,
        .values = {1},
+       .lacks_sizes = lacks_unique_sizes,
        .outputs = {like(0), told_by("out_idx", int32), told_by("out_idx", int32)},
        .read = read_unique},
   };

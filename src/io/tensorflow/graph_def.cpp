@@ -186,12 +186,73 @@ class TensorReader {
     while (reader.next()) read_field(reader);
   }
 
+  /// The value of a type of whole numbers that Tapestry lacks, as a type with more bits.
+  TensorDef widened() {
+    switch (type_.value) {
+      case 5:
+        return widened_from<std::int16_t>(int32);
+      case 6:
+        return widened_from<std::int8_t>(int32);
+      case 17:
+        return widened_from<std::uint16_t>(int32);
+      case 22:
+        return widened_from<std::uint32_t>(int64);
+      case 23:
+        return widened_from<std::int64_t>(int64);
+      default:
+        return result();
+    }
+  }
+
+  /// The value of other whole numbers, or the real and the imaginary parts of complex ones, which stand beside each
+  /// other.
+  std::pair<TensorDef, TensorDef> parts() {
+    const DType dtype = type_.value == 8 ? float32 : float64;
+    if (type_.value != 8 && type_.value != 18) return {widened(), {}};
+    type_ = code_of(dtype);
+    const data_view content = std::exchange(content_, {});
+    const std::vector<float> floats = std::exchange(floats_, {});
+    const std::vector<double> doubles = std::exchange(doubles_, {});
+    std::array<TensorDef, 2> found;
+    for (std::size_t part = 0; part < 2; ++part) {
+      floats_.clear();
+      doubles_.clear();
+      for (std::size_t i = part; i < floats.size(); i += 2) floats_.push_back(floats[i]);
+      for (std::size_t i = part; i < doubles.size(); i += 2) doubles_.push_back(doubles[i]);
+      const std::size_t size = size_of(dtype);
+      std::string bytes;
+      for (std::size_t i = part * size; i + size <= content.size(); i += 2 * size)
+        bytes.append(content.data() + i, size);
+      content_ = data_view(bytes.data(), bytes.size());
+      found[part] = result();
+      content_ = {};
+    }
+    return {found[0], found[1]};
+  }
+
   TensorDef result() {
     if (size_of(dtype_of(type_)) == 0) return {type_};
     return {type_, value()};
   }
 
  private:
+  template <class From>
+  TensorDef widened_from(DType dtype) {
+    if (content_.size() % sizeof(From) != 0)
+      throw DataLossError(
+          detail::join("A tensor of type ", type_name(type_), " has ", content_.size(), " bytes of data"));
+    for (std::size_t i = 0; i < content_.size(); i += sizeof(From)) {
+      From number;
+      std::memcpy(&number, content_.data() + i, sizeof(From));
+      ints_.push_back(static_cast<std::int64_t>(number));
+    }
+    if (!content_.empty() && ints_.size() != static_cast<std::size_t>(std::max<std::int64_t>(shape_.num_elements(), 0)))
+      throw DataLossError(detail::join("A tensor of shape ", shape_, " has ", ints_.size(), " elements"));
+    content_ = {};
+    type_ = code_of(dtype);
+    return result();
+  }
+
   Tensor value() {
     const DType dtype = dtype_of(type_);
     if (!shape_.is_known()) throw InvalidArgumentError(detail::join("A tensor has the shape ", shape_));
@@ -227,12 +288,16 @@ class TensorReader {
         content_ = reader.get_view();
         return;
       case 5:
+      case 9:  // scomplex_val
         return read_numbers(reader, floats_, &WireReader::get_float, &WireReader::get_packed_float);
       case 6:
+      case 12:  // dcomplex_val
         return read_numbers(reader, doubles_, &WireReader::get_double, &WireReader::get_packed_double);
       case 7:   // int_val: int32 and what is smaller
       case 10:  // int64_val
       case 13:  // half_val: the bits of float16 and bfloat16
+      case 16:  // uint32_val
+      case 17:  // uint64_val
         return read_numbers(reader, ints_, &WireReader::get_int64, &WireReader::get_packed_int64);
       case 11:
         return read_numbers(reader, ints_, &WireReader::get_bool, &WireReader::get_packed_bool);
@@ -484,6 +549,15 @@ TensorDef decode_tensor(std::string_view bytes) {
   return decoding("The data are no TensorProto, or damaged", [&] {
     auto repeats = static_cast<std::int64_t>(bytes.size());
     return TensorReader(WireReader(bytes.data(), bytes.size()), repeats).result();
+  });
+}
+
+std::pair<TensorDef, TensorDef> decode_parts(const RawAttr& value) {
+  return decoding("The data are no TensorProto, or damaged", [&] {
+    auto repeats = static_cast<std::int64_t>(value.bytes.size());
+    for (WireReader reader(value.bytes.data(), value.bytes.size()); reader.next(); reader.skip())
+      if (reader.tag() == 8) return TensorReader(reader.get_message(), repeats).parts();
+    throw DataLossError("A constant has no value");
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -111,6 +112,9 @@ AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats);
 /// A TensorProto by itself. Throws DataLossError for bytes that are none, InvalidArgumentError for a tensor that leaves
 /// out more elements than it has bytes, unless it repeats a single one.
 TAPESTRY_API TensorDef decode_tensor(std::string_view bytes);
+/// The value of a Const of a type that Tapestry lacks: of int8, int16 or uint16 as int32, of uint32 or uint64 as int64;
+/// of complex numbers the real parts and the imaginary ones.
+std::pair<TensorDef, TensorDef> decode_parts(const RawAttr& value);
 
 /// The messages that have a text form.
 enum class TextMessage { graph, checkpoint_state };

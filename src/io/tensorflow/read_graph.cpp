@@ -11,12 +11,15 @@
 #include "io/tensorflow/inline_functions.hpp"
 #include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/list_writer.hpp"
+#include "io/tensorflow/number_tables.hpp"
 #include "io/tensorflow/op_rules.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
+#include "io/tensorflow/split_complex.hpp"
 #include "io/tensorflow/split_variants.hpp"
 #include "io/tensorflow/tile_gradients.hpp"
 #include "io/tensorflow/updates.hpp"
+#include "io/tensorflow/widen_integers.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -131,10 +134,13 @@ GraphDef read_graph(GraphDef file, const GraphLimits& limits, const UnevenLists&
   drop_unknown_hints(file);
   join_list_ops(file);
   split_tile_gradients(file);
+  search_number_tables(file);
   switch_constants(file);
   raise_frames(file);
   raise_conditions(file);
   split_variants(file, uneven);
+  split_complex(file);
+  widen_integers(file);
   find_sequences(file);
   add_late_reads(file);
   return file;

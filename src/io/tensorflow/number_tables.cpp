@@ -1,0 +1,99 @@
+#include "io/tensorflow/number_tables.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "dispatch/recorder.hpp"
+#include "io/tensorflow/frames.hpp"
+#include "io/tensorflow/node_adder.hpp"
+#include "io/tensorflow/nodes.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::io {
+namespace {
+
+/// The keys in order, and the value of each.
+struct NumberTable {
+  Tensor keys{}, values{};
+};
+
+bool is_filling(const NodeDef& node) {
+  return (node.op == "LookupTableImportV2" || node.op == "InitializeTableV2") && data_inputs(node) == 3;
+}
+bool is_search(const NodeDef& node) { return node.op == "LookupTableFindV2" && data_inputs(node) == 3; }
+
+Tensor constant_of(const Nodes& nodes, const std::string& tensor) {
+  const NodeDef* node = nodes.source(tensor, "Const", 0);
+  const auto* value = node ? attr_of<TensorDef>(*node, "value") : nullptr;
+  return value ? value->value : Tensor();
+}
+
+std::optional<NumberTable> table_of(const Nodes& nodes, const NodeDef& filling) {
+  const Tensor keys = constant_of(nodes, filling.inputs[1]), values = constant_of(nodes, filling.inputs[2]);
+  if (!keys || !values || !is_integer(keys.dtype()) || keys.rank() != 1 || values.shape() != keys.shape()) return {};
+  if (keys.size() == 0) return {};
+  const ExecuteNow now;
+  const Tensor order = argsort(keys);
+  return NumberTable{gather(keys, order), gather(values, order)};
+}
+
+/// The place of each number is found as in a book: it lies a power of 2 behind the last one found, or not.
+void replace(NodeDef& node, const NumberTable& table, NodeAdder add) {
+  const TypeCode key = code_of(table.keys.dtype()), value = code_of(table.values.dtype()), place = code_of(int32);
+  const std::string x = node.inputs[1];
+  const std::string keys = add.constant("keys", table.keys), axis = add.number("axis", 0);
+  const auto at = [&](const std::string& list, TypeCode type, const std::string& places) {
+    return add.op("GatherV2", {list, places, axis}, {{"Tparams", type}, {"Tindices", place}, {"Taxis", place}});
+  };
+  const std::string last = add.number("last", table.keys.size() - 1);
+  std::string found = add.op("Cast", {add.op("ZerosLike", {x}, {{"T", key}})}, {{"SrcT", key}, {"DstT", place}});
+  for (auto step = std::int64_t(std::bit_floor(static_cast<std::uint64_t>(table.keys.size()))); step > 0; step /= 2) {
+    const std::string next = add.whole("Minimum", add.whole("AddV2", found, add.number("step", step)), last);
+    const std::string is_there = add.op("LessEqual", {at(keys, key, next), x}, {{"T", key}});
+    found = add.op("SelectV2", {is_there, next, found}, {{"T", place}});
+  }
+  const std::string is_known = add.op("Equal", {at(keys, key, found), x}, {{"T", key}});
+  const std::string known = at(add.constant("values", table.values), value, found);
+  std::vector<std::string> inputs{is_known, known, node.inputs[2]};
+  inputs.insert(inputs.end(), node.inputs.begin() + 3, node.inputs.end());
+  node.op = "SelectV2";
+  node.inputs = std::move(inputs);
+  node.attrs = {{"T", value}};
+}
+
+}  // namespace
+
+void search_number_tables(GraphDef& graph) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_search)) return;
+  std::vector<NodeDef> added;
+  std::unordered_set<std::string> names;
+  std::unordered_map<std::string, const NodeDef*> fillings;  // by table; nullptr where there are several
+  {
+    const Nodes nodes(graph);
+    for (const NodeDef& each : graph.nodes) {
+      names.insert(each.name);
+      if (!is_filling(each)) continue;
+      const auto [at, is_new] = fillings.emplace(nodes.origin(each.inputs[0]), &each);
+      if (!is_new) at->second = nullptr;
+    }
+    std::vector<std::pair<NodeDef*, NumberTable>> found;
+    for (NodeDef& each : graph.nodes) {
+      if (!is_search(each)) continue;
+      const auto filling = fillings.find(nodes.origin(each.inputs[0]));
+      if (filling == fillings.end() || !filling->second) continue;
+      if (auto table = table_of(nodes, *filling->second)) found.emplace_back(&each, std::move(*table));
+    }
+    for (auto& [node, table] : found) replace(*node, table, NodeAdder(added, names, node->name + "/_/", node->device));
+  }
+  std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,204 @@
+#include "io/tensorflow/widen_integers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "core/make_tensor.hpp"
+#include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
+
+namespace tapestry::io {
+namespace {
+
+struct Narrow {
+  TypeCode type;
+  int bits;
+  bool is_signed;
+  DType wide() const { return bits < 32 ? int32 : int64; }
+};
+
+const Narrow* find_narrow(TypeCode type) {
+  // DT_INT16, INT8, UINT16, UINT32, UINT64, and their references
+  static constexpr auto types =
+      std::to_array<Narrow>({{{5}, 16, true}, {{6}, 8, true}, {{17}, 16, false}, {{22}, 32, false}, {{23}, 64, false}});
+  const auto found = std::find_if(types.begin(), types.end(), [&](const Narrow& each) {
+    return each.type == type || reference_to(each.type) == type;
+  });
+  return found == types.end() ? nullptr : &*found;
+}
+
+TypeCode widened(TypeCode type) {
+  const Narrow* narrow = find_narrow(type);
+  if (!narrow) return type;
+  const TypeCode wide = code_of(narrow->wide());
+  return narrow->type == type ? wide : reference_to(wide);
+}
+
+bool has_word(std::string_view list, std::string_view word) {
+  for (std::size_t at = list.find(word); at != std::string_view::npos; at = list.find(word, at + 1))
+    if ((at == 0 || list[at - 1] == ' ') && (at + word.size() == list.size() || list[at + word.size()] == ' '))
+      return true;
+  return false;
+}
+
+/// The ops whose results are in the range of their inputs, or are of another type.
+constexpr std::string_view passing =
+    "_Arg ArgMax ArgMin Assign AssignVariableOp BatchMatMulV3 BatchToSpaceND BitwiseAnd BitwiseOr BitwiseXor "
+    "BroadcastTo "
+    "Case ConcatV2 Const DepthToSpace DisableCopyOnRead Empty EnsureShape Enter Equal Exit ExpandDims Fill FloorDiv "
+    "FloorMod "
+    "Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If Less LessEqual LoopCond Max Maximum Merge Min "
+    "Minimum "
+    "MirrorPad NextIteration NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank "
+    "ReadVariableOp "
+    "Relu Relu6 Reshape ResizeNearestNeighbor ResourceGather RestoreV2 Reverse ReverseV2 RightShift SaveV2 Select "
+    "SelectV2 "
+    "Shape ShapeN Sign Size Slice SpaceToBatchND SpaceToDepth Split SplitV Squeeze StatelessCase StatelessIf "
+    "StatelessWhile StopGradient StridedSlice Switch Tile TopKV2 Transpose TruncateDiv TruncateMod Unpack VarHandleOp "
+    "VarIsInitializedOp VariableV2 Variable While ZerosLike";
+/// Those whose results may leave it.
+constexpr std::string_view leaving =
+    "Abs Add AddN AddV2 Cast Cumprod Cumsum Invert LeftShift Mul Neg Prod Square Sub Sum";
+
+bool is_narrow(const AttrDef& attr) {
+  if (const auto* type = std::get_if<TypeCode>(&attr)) return find_narrow(*type) != nullptr;
+  const auto* list = std::get_if<ListDef>(&attr);
+  return list && std::any_of(list->types.begin(), list->types.end(), [](TypeCode each) { return find_narrow(each); });
+}
+
+class Widener {
+ public:
+  explicit Widener(GraphDef& graph) : graph_(graph), groups_(graph.nodes.size()), narrow_(graph.nodes.size()) {
+    std::iota(groups_.begin(), groups_.end(), std::size_t{0});
+  }
+
+  void run() {
+    bool has_any = false;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const auto& attrs = graph_.nodes[i].attrs;
+      narrow_[i] = std::any_of(attrs.begin(), attrs.end(), [](const auto& each) { return is_narrow(each.second); });
+      has_any = has_any || narrow_[i];
+    }
+    if (!has_any) return;
+    join_groups();
+    std::vector<char> refused(groups_.size());
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      if (narrow_[i] && !can_widen(graph_.nodes[i])) refused[group_of(i)] = 1;
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      if (narrow_[i] && !refused[group_of(i)]) widen(graph_.nodes[i]);
+    std::move(added_.begin(), added_.end(), std::back_inserter(graph_.nodes));
+  }
+
+ private:
+  std::size_t group_of(std::size_t i) {
+    while (groups_[i] != i) i = groups_[i] = groups_[groups_[i]];
+    return i;
+  }
+
+  /// Nodes that have such a type, and of which one takes what the other one gives.
+  void join_groups() {
+    const Index index = numbers_by_name(graph_);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      if (!narrow_[i]) continue;
+      for (const std::string& input : graph_.nodes[i].inputs) {
+        const auto found = input.starts_with('^') ? index.end() : index.find(producer_name(input));
+        if (found != index.end() && narrow_[found->second]) groups_[group_of(i)] = group_of(found->second);
+      }
+    }
+  }
+
+  static bool can_widen(const NodeDef& node) {
+    if (node.op != "Const") return has_word(passing, node.op) || has_word(leaving, node.op);
+    const auto* value = attr_of<RawAttr>(node, "value");
+    return value && !value->lacks_rank;
+  }
+
+  void widen(NodeDef& node) {
+    const Narrow* result = result_type(node);
+    for (auto& [name, attr] : node.attrs) {
+      if (auto* type = std::get_if<TypeCode>(&attr)) *type = widened(*type);
+      if (auto* list = std::get_if<ListDef>(&attr))
+        std::transform(list->types.begin(), list->types.end(), list->types.begin(), widened);
+    }
+    if (node.op == "Const") {
+      auto& value = node.attrs.at("value");
+      value = decode_parts(std::get<RawAttr>(value)).first;
+    }
+    if (node.flow) {
+      Flow flow = *node.flow;
+      for (FunctionBody& each : flow.functions)
+        for (auto* types : {&each.types, &each.output_types})
+          std::transform(types->begin(), types->end(), types->begin(), widened);
+      node.flow = std::make_shared<const Flow>(std::move(flow));
+    }
+    if (result && result->bits < 64) bring_back(node, *result);
+  }
+
+  /// The type of a result that may leave its range.
+  static const Narrow* result_type(const NodeDef& node) {
+    if (!has_word(leaving, node.op)) return nullptr;
+    const auto* type = attr_of<TypeCode>(node, node.op == "Cast" ? "DstT" : "T");
+    const Narrow* narrow = type ? find_narrow(*type) : nullptr;
+    if (!narrow || node.op != "Cast") return narrow;
+    const auto* from = attr_of<TypeCode>(node, "SrcT");
+    const bool fits = from && dtype_of(*from) == boolean;
+    return fits ? nullptr : narrow;
+  }
+
+  /// The node's number gets a name of its own, and the node's name what it is modulo the size of the range.
+  void bring_back(NodeDef& node, const Narrow& type) {
+    const std::string name = node.name;
+    const auto inside = [&](std::string_view part) { return detail::join(name, "/_/", part); };
+    const auto number = [&](std::string_view part, std::int64_t value) {
+      const DType dtype = type.wide();
+      added_.push_back(
+          {.name = inside(part),
+           .op = "Const",
+           .attrs = {{"dtype", code_of(dtype)},
+                     {"value", TensorDef{code_of(dtype), detail::make_scalar(static_cast<double>(value), dtype)}}}});
+      return inside(part);
+    };
+    const auto combine = [&](std::string own, std::string_view op, std::string a, std::string b) {
+      NodeDef made{
+          .name = std::move(own), .op = std::string(op), .device = node.device, .inputs = {std::move(a), std::move(b)}};
+      made.attrs.emplace("T", code_of(type.wide()));
+      return made;
+    };
+    const std::int64_t range = std::int64_t{1} << type.bits;
+    NodeDef wide = node;
+    wide.name = inside("wide");
+    std::string from = wide.name;
+    added_.push_back(std::move(wide));
+    if (!type.is_signed) {
+      node = combine(name, "FloorMod", from, number("range", range));
+      return;
+    }
+    const std::string half = number("half", range / 2);
+    added_.push_back(combine(inside("raised"), "AddV2", from, half));
+    added_.push_back(combine(inside("modulo"), "FloorMod", inside("raised"), number("range", range)));
+    node = combine(name, "Sub", inside("modulo"), half);
+  }
+
+  GraphDef& graph_;
+  std::vector<std::size_t> groups_;
+  std::vector<char> narrow_;
+  std::vector<NodeDef> added_;
+};
+
+}  // namespace
+
+void widen_integers(GraphDef& graph) {
+  for (NodeDef& node : graph.nodes) {
+    if (!node.flow) continue;
+    Flow flow = *node.flow;
+    for (FunctionBody& each : flow.functions) widen_integers(each.graph);
+    node.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+  Widener(graph).run();
+}
+
+}  // namespace tapestry::io
