@@ -17,9 +17,13 @@ sys.dont_write_bytecode = True  # beside the sources
 
 import foreign_flow
 import foreign_functions
+import foreign_graphs
 import foreign_idioms
+import foreign_networks
 import foreign_sequences
+import foreign_sound
 import foreign_tensors
+import foreign_trainers
 import golden_saved_models
 import write_golden
 from foreign_flow import Steps
@@ -280,7 +284,11 @@ def main(folder):
     keras.utils.set_random_seed(1)
     for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models),
                         ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training),
-                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("tensors", foreign_tensors.write),
+                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write),
+                        ("tensors", foreign_tensors.write),
+                        ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
+                        ("sound", lambda each: foreign_networks.write(each, foreign_sound.NETWORKS, {})),
+                        ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)

@@ -17,8 +17,32 @@ namespace fs = std::filesystem;
 enum class Reached { refused, loads, runs, equal };
 constexpr const char* words[] = {"refused", "loads", "runs", "equal"};
 
+/// Whether the squares of the results have the gradients that the steps tell, each of which has the value of its
+/// Variable before it.
+bool are_gradients_equal(const Model& model, const Feeds& feeds, const std::vector<Step>& steps, std::string& problem) {
+  std::vector<Variable> parameters;
+  for (const Variable& each : model.parameters())
+    if (is_floating(each.dtype())) parameters.push_back(each);
+  GradientTape tape;
+  Tensor total = zeros({}, float64);
+  for (const Tensor& each : model(feeds))
+    if (is_floating(each.dtype())) total = total + reduce_sum(square(each.cast(float64)));
+  const std::vector<Tensor> gradients = tape.gradient(total, parameters);
+  bool equal = true;
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    if (steps[i].kind != "variable") continue;
+    bool found = false;
+    for (std::size_t k = 0; k < parameters.size(); ++k)
+      found = found || (is_equal(parameters[k].value(), steps[i].value) && bool(gradients[k]) &&
+                        is_equal(gradients[k], steps[i + 1].value));
+    if (!found && equal) problem = "The gradient by " + steps[i].target;
+    equal = equal && found;
+  }
+  return equal;
+}
+
 /// Calls the signatures of a model: all that comes before the next one belongs to the last.
-Reached do_steps(const Model& model, const std::vector<Step>& steps) {
+Reached do_steps(const Model& model, const std::vector<Step>& steps, std::string& problem) {
   bool equal = true;
   for (auto step = steps.begin(); step != steps.end();) {
     const Model called = model.signature(step->target);
@@ -30,8 +54,14 @@ Reached do_steps(const Model& model, const std::vector<Step>& steps) {
     const std::vector<TensorSpec> outputs = called.outputs();
     for (auto each = step + 1; each != end; ++each)
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (each->kind == "fetch" && each->target == outputs[i].name)
-          equal = is_equal(results[i], each->value) && equal;
+        if (each->kind == "fetch" && each->target == outputs[i].name) {
+          const bool same = is_equal(results[i], each->value);
+          if (!same && equal) problem = difference(each->target, results[i], each->value);
+          equal = same && equal;
+        }
+    const std::vector<Step> own(step, end);
+    if (std::any_of(own.begin(), own.end(), [](const Step& each) { return each.kind == "gradient"; }))
+      equal = are_gradients_equal(called, feeds, own, problem) && equal;
     step = end;
   }
   return equal ? Reached::equal : Reached::runs;
@@ -43,17 +73,17 @@ Reached try_case(const fs::path& base, const std::vector<Step>& steps, std::stri
     if (fs::is_directory(base)) {
       const Model model = saved_model::load(base.string());
       reached = Reached::loads;
-      reached = do_steps(model, steps);
+      reached = do_steps(model, steps, problem);
       const std::string again = base.string() + ".again";
-      saved_model::save(again, model);
-      return std::min(reached, do_steps(saved_model::load(again), steps));
+      saved_model::save(again, saved_model::load(base.string()));  // as it was before these steps
+      return std::min(reached, do_steps(saved_model::load(again), steps, problem));
     }
     const Graph graph = Graph::load(base.string() + ".pb");
     reached = Reached::loads;
     const std::string again = graph.as_graph_def();
     const auto end = std::find_if(steps.begin(), steps.end(), [](const Step& each) { return each.kind == "once"; });
-    const bool equal =
-        do_steps(graph, steps) && do_steps(Graph::from_graph_def(again), std::vector<Step>(steps.begin(), end));
+    const bool equal = do_steps(graph, steps, &problem) &&
+                       do_steps(Graph::from_graph_def(again), std::vector<Step>(steps.begin(), end), &problem);
     return equal ? Reached::equal : Reached::runs;
   } catch (const Error& error) {
     problem = error.message();
