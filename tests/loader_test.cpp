@@ -238,6 +238,7 @@ TEST_CASE("Loader: positions that are none") {
                    loader.load_state_dict({{"epoch", tensor(std::int64_t{1})}, {"batch", tensor(1.0)}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "No Loader with 5 batches", loader.load_state_dict(state(0, 5)));
   TAPESTRY_REFUSED(InvalidArgumentError, "No Loader with 5 batches", loader.load_state_dict(state(-1, 0)));
+  TAPESTRY_REFUSED(InvalidArgumentError, "No Loader with 5 batches", loader.load_state_dict(state(INT64_MAX, 0)));
   TAPESTRY_REFUSED(InvalidArgumentError, "No Loader with 5 batches", loader.load_state_dict(state(0, -1)));
   CHECK(loader.epoch() == 0);
   CHECK(epoch(loader).size() == 10);

@@ -433,6 +433,9 @@ TEST_CASE("early stopping") {
   CHECK_THROWS_AS(train::EarlyStopping({.patience = 0}), InvalidArgumentError);
   CHECK_THROWS_AS(train::EarlyStopping({.min_delta = -1}), InvalidArgumentError);
   CHECK_THROWS_AS(train::EarlyStopping().load_state_dict({}), InvalidArgumentError);
+  StateDict endless = train::EarlyStopping().state_dict();
+  endless["updates"] = tensor(std::numeric_limits<std::int64_t>::max());
+  CHECK_THROWS_AS(train::EarlyStopping().load_state_dict(endless), InvalidArgumentError);
 }
 
 TEST_CASE("L-BFGS: known minima") {

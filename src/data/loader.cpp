@@ -152,7 +152,8 @@ void RowLoader::load_state_dict(const StateDict& state, Where where) {
     return found->second.item<std::int64_t>();
   };
   const std::int64_t epoch = number("epoch"), batch = number("batch");
-  if (state.size() != 2 || epoch < 0 || batch < 0 || (batch > 0 && batch >= size()))
+  constexpr std::int64_t most = std::int64_t{1} << 62;  // so that what is counted from there on is a number, too
+  if (state.size() != 2 || epoch < 0 || epoch > most || batch < 0 || (batch > 0 && batch >= size()))
     throw InvalidArgumentError(
         detail::join("No Loader with ", size(), " batches in an epoch stands at batch ", batch, " of epoch ", epoch),
         where);

@@ -39,7 +39,8 @@ void EarlyStopping::load_state_dict(const StateDict& state, Where where) {
   const auto best = scalar("best", float64).item<double>();
   const auto best_update = scalar("best_update", int64).item<std::int64_t>();
   const auto updates = scalar("updates", int64).item<std::int64_t>();
-  if (state.size() != 3 || best_update < 0 || updates < best_update)
+  if (state.size() != 3 || best_update < 0 || updates < best_update ||
+      updates == std::numeric_limits<std::int64_t>::max())
     throw InvalidArgumentError(
         detail::join("No EarlyStopping has had its best value at update ", best_update, " of ", updates), where);
   best_ = best;
