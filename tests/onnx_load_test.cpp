@@ -194,6 +194,30 @@ TEST_CASE("transposed convolutions of images of an unknown size come back") {
   }
 }
 
+TEST_CASE("the gradients of a convolution by a filter of an unknown size come back") {
+  const OnnxFolder folder;
+  random::seed(5);
+  const Tensor filter = random::normal({3, 2, 2, 4});
+  for (const Conv2dOptions& options : {Conv2dOptions{}, Conv2dOptions{.strides = 2, .padding = 1}}) {
+    const auto gradients = trace(
+        [&](Tensor x, Tensor f) {
+          GradientTape tape;
+          tape.watch(x);
+          tape.watch(f);
+          return tape.gradient(square(conv2d(x, f, options)), {x, f});
+        },
+        {spec(float32, {-1, 6, 5, 2}), spec(float32, {-1, -1, 2, 4})});
+    onnx::save(folder / "gradients.onnx", {.inputs = {{"x", gradients.input(0)}, {"f", gradients.input(1)}},
+                                           .outputs = {{"a", gradients.output(0)}, {"b", gradients.output(1)}}});
+    const Model model = onnx::load(folder / "gradients.onnx");
+    for (const std::int64_t batch : {1, 3}) {
+      const Tensor x = random::normal({batch, 6, 5, 2});
+      const std::vector<Tensor> found = model({{"x", x}, {"f", filter}}), expected = gradients(x, filter);
+      for (std::size_t i = 0; i < 2; ++i) check_same(found[i], expected[i], 1e-4);
+    }
+  }
+}
+
 TEST_CASE("branches and loops come back, with their gradients") {
   const OnnxFolder folder;
   const Variable w(tensor<float>({0.5, -0.25, 1.25}), {.name = "w"});

@@ -178,7 +178,7 @@ Conv2DBackpropInput real +auto s = Shape[start=1,end=3](a);
   Transpose[perm={0,2,3,1}](Slice(y, p, Add(p, s), {2,3}))
 Conv2DBackpropFilter real +whole w = Conv[strides=@spread,dilations=@steps,pads=@pads](
   Transpose[perm={3,0,1,2}](a), Transpose[perm={3,0,1,2}](c));
-  Transpose[perm={2,3,0,1}](Slice(w, {0,0}, @window, {2,3}))
+  Transpose[perm={2,3,0,1}](Slice(w, {0,0}, Shape[start=0,end=2](b), {2,3}))
 MaxPool real Transpose[perm={0,2,3,1}](
   MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a)))
 AvgPool real Transpose[perm={0,2,3,1}](
