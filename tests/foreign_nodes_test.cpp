@@ -474,6 +474,38 @@ TEST_CASE("small integers that meet an op that cannot do with wider ones stay as
                   DataLossError);
 }
 
+TEST_CASE("numbers of uint64 are added and compared for equality, but not ordered: int64 has not all of them") {
+  const auto big = [](const std::string& name, const std::string& value) {
+    return constant_node(name, "DT_UINT64", "tensor_shape { } uint64_val: " + value);
+  };
+  const std::string t = attr("T", "type: DT_UINT64");
+  const auto to = [](const std::string& dtype) {
+    return attr("SrcT", "type: DT_UINT64") + attr("DstT", "type: " + dtype);
+  };
+  // Each node has constants of its own: one that cannot be read keeps what it takes as it is.
+  const Graph graph =
+      read(big("a", "9223372036854775807") + big("one", "1") + node("sum", "AddV2", {"a", "one"}, t) +
+           big("most", "9223372036854775808") + node("same", "Equal", {"sum", "most"}, t) +
+           node("whole", "Cast", {"sum"}, to("DT_INT64")) + big("b", "9223372036854775808") + big("two", "2") +
+           node("less", "Less", {"b", "two"}, t) + big("c", "9223372036854775808") + big("three", "3") +
+           node("rest", "FloorMod", {"c", "three"}, t) + node("number", "Cast", {"rest"}, to("DT_INT32")) +
+           big("d", "9223372036854775808") + node("real", "Cast", {"d"}, to("DT_FLOAT")));
+  const Session session(graph);
+  check_same(session.run("same:0"), tensor(true));
+  check_same(session.run("whole:0"), tensor(std::numeric_limits<std::int64_t>::min()));
+  for (const std::string name : {"less:0", "number:0", "real:0"})
+    CHECK_THROWS_AS(session.run(name), UnimplementedError);
+}
+
+TEST_CASE("a quotient of small integers is one, too") {
+  const std::string small = attr("T", "type: DT_INT8");
+  const std::string to_wide = attr("SrcT", "type: DT_INT8") + attr("DstT", "type: DT_INT32");
+  const Graph graph = read(constant_node("a", "DT_INT8", "tensor_shape { } int_val: -128") +
+                           constant_node("b", "DT_INT8", "tensor_shape { } int_val: -1") +
+                           node("q", "FloorDiv", {"a", "b"}, small) + node("wide", "Cast", {"q"}, to_wide));
+  check_same(Session(graph).run("wide:0"), tensor(-128));
+}
+
 TEST_CASE("lookups in a table of whole numbers that the graph fills with constants") {
   const std::string types = attr("key_dtype", "type: DT_INT64") + attr("value_dtype", "type: DT_FLOAT"),
                     ends = attr("Tin", "type: DT_INT64") + attr("Tout", "type: DT_FLOAT");

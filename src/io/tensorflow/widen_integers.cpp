@@ -21,10 +21,12 @@ struct Narrow {
   DType wide() const { return bits < 32 ? int32 : int64; }
 };
 
+constexpr TypeCode uint64_type{23};
+
 const Narrow* find_narrow(TypeCode type) {
   // DT_INT16, INT8, UINT16, UINT32, UINT64, and their references
-  static constexpr auto types =
-      std::to_array<Narrow>({{{5}, 16, true}, {{6}, 8, true}, {{17}, 16, false}, {{22}, 32, false}, {{23}, 64, false}});
+  static constexpr auto types = std::to_array<Narrow>(
+      {{{5}, 16, true}, {{6}, 8, true}, {{17}, 16, false}, {{22}, 32, false}, {uint64_type, 64, false}});
   const auto found = std::find_if(types.begin(), types.end(), [&](const Narrow& each) {
     return each.type == type || reference_to(each.type) == type;
   });
@@ -48,21 +50,36 @@ bool has_word(std::string_view list, std::string_view word) {
 /// The ops whose results are in the range of their inputs, or are of another type.
 constexpr std::string_view passing =
     "_Arg ArgMax ArgMin Assign AssignVariableOp BatchMatMulV3 BatchToSpaceND BitwiseAnd BitwiseOr BitwiseXor "
-    "BroadcastTo "
-    "Case ConcatV2 Const DepthToSpace DisableCopyOnRead Empty EnsureShape Enter Equal Exit ExpandDims Fill FloorDiv "
-    "FloorMod "
-    "Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If Less LessEqual LoopCond Max Maximum Merge Min "
-    "Minimum "
-    "MirrorPad NextIteration NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank "
-    "ReadVariableOp "
-    "Relu Relu6 Reshape ResizeNearestNeighbor ResourceGather RestoreV2 Reverse ReverseV2 RightShift SaveV2 Select "
-    "SelectV2 "
-    "Shape ShapeN Sign Size Slice SpaceToBatchND SpaceToDepth Split SplitV Squeeze StatelessCase StatelessIf "
-    "StatelessWhile StopGradient StridedSlice Switch Tile TopKV2 Transpose TruncateDiv TruncateMod Unpack VarHandleOp "
-    "VarIsInitializedOp VariableV2 Variable While ZerosLike";
+    "BroadcastTo Case ConcatV2 Const DepthToSpace DisableCopyOnRead Empty EnsureShape Enter Equal Exit ExpandDims "
+    "Fill FloorMod Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If Less LessEqual LoopCond Max "
+    "Maximum Merge Min Minimum MirrorPad NextIteration NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder "
+    "PlaceholderWithDefault Rank ReadVariableOp Relu Relu6 Reshape ResizeNearestNeighbor ResourceGather RestoreV2 "
+    "Reverse ReverseV2 RightShift SaveV2 Select SelectV2 Shape ShapeN Sign Size Slice SpaceToBatchND SpaceToDepth "
+    "Split SplitV Squeeze StatelessCase StatelessIf StatelessWhile StopGradient StridedSlice Switch Tile TopKV2 "
+    "Transpose TruncateMod Unpack VarHandleOp VarIsInitializedOp VariableV2 Variable While ZerosLike";
 /// Those whose results may leave it.
 constexpr std::string_view leaving =
-    "Abs Add AddN AddV2 Cast Cumprod Cumsum Invert LeftShift Mul Neg Prod Square Sub Sum";
+    "Abs Add AddN AddV2 Cast Cumprod Cumsum FloorDiv Invert LeftShift Mul Neg Prod Square Sub Sum TruncateDiv";
+/// Those that need the order of the numbers. From 2^63 on, those of uint64 come before the others in int64.
+constexpr std::string_view ordering =
+    "ArgMax ArgMin FloorDiv FloorMod Greater GreaterEqual Less LessEqual Max Maximum Min Minimum Relu Relu6 "
+    "RightShift Sign TopKV2 TruncateDiv TruncateMod";
+
+bool has_type(const NodeDef& node, TypeCode type) {
+  return std::any_of(node.attrs.begin(), node.attrs.end(), [&](const auto& each) {
+    const auto* found = std::get_if<TypeCode>(&each.second);
+    return found && (*found == type || *found == reference_to(type));
+  });
+}
+
+/// Whether a node makes floats of whole numbers, or whole numbers of floats.
+bool is_cast_of_floats(const NodeDef& node) {
+  const auto is_float = [&](std::string_view name) {
+    const auto* type = attr_of<TypeCode>(node, name);
+    return type && is_floating(dtype_of(*type));
+  };
+  return node.op == "Cast" && (is_float("SrcT") || is_float("DstT"));
+}
 
 bool is_narrow(const AttrDef& attr) {
   if (const auto* type = std::get_if<TypeCode>(&attr)) return find_narrow(*type) != nullptr;
@@ -112,6 +129,7 @@ class Widener {
   }
 
   static bool can_widen(const NodeDef& node) {
+    if (has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node))) return false;
     if (node.op != "Const") return has_word(passing, node.op) || has_word(leaving, node.op);
     const auto* value = attr_of<RawAttr>(node, "value");
     return value && !value->lacks_rank;
