@@ -36,7 +36,16 @@ Tensor constant_of(const Nodes& nodes, const std::string& tensor) {
   return value ? value->value : Tensor();
 }
 
+/// Whether a node is a table from whole numbers to numbers. A server numbers texts; its tables of these stay tables of
+/// texts.
+bool is_of_numbers(const NodeDef* table) {
+  const auto* key = table ? attr_of<TypeCode>(*table, "key_dtype") : nullptr;
+  const auto* value = table ? attr_of<TypeCode>(*table, "value_dtype") : nullptr;
+  return key && value && is_integer(dtype_of(*key)) && dtype_of(*value) != DType::unknown;
+}
+
 std::optional<NumberTable> table_of(const Nodes& nodes, const NodeDef& filling) {
+  if (!is_of_numbers(nodes.source(filling.inputs[0]))) return {};
   const Tensor keys = constant_of(nodes, filling.inputs[1]), values = constant_of(nodes, filling.inputs[2]);
   if (!keys || !values || !is_integer(keys.dtype()) || keys.rank() != 1 || values.shape() != keys.shape()) return {};
   if (keys.size() == 0) return {};
