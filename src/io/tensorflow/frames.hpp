@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "io/tensorflow/graph_def.hpp"
@@ -47,6 +48,28 @@ inline Index numbers_by_name(const GraphDef& graph) {
   Index index;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].name, i);
   return index;
+}
+
+/// The numbers of the nodes, each after those of its inputs.
+inline std::vector<std::size_t> in_order(const GraphDef& graph, const Index& index) {
+  std::vector<std::size_t> order, pending;
+  std::vector<char> seen(graph.nodes.size());  // 1: its inputs are pending
+  for (std::size_t first = 0; first < seen.size(); ++first) {
+    pending.push_back(first);
+    while (!pending.empty()) {
+      const std::size_t i = pending.back();
+      if (seen[i] != 0) {
+        pending.pop_back();
+        if (std::exchange(seen[i], 2) == 1) order.push_back(i);
+        continue;
+      }
+      seen[i] = 1;
+      for (const std::string& each : graph.nodes[i].inputs)
+        if (const auto found = index.find(producer_name(each)); found != index.end() && seen[found->second] == 0)
+          pending.push_back(found->second);
+    }
+  }
+  return order;
 }
 
 /// An input of a node that is an output of another.

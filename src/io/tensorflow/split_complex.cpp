@@ -268,13 +268,12 @@ bool is_one_of(const std::array<std::string_view, n>& list, std::string_view op)
 
 class Splitter {
  public:
-  explicit Splitter(GraphDef& graph) : graph_(graph), index_(numbers_by_name(graph)) {
+  explicit Splitter(GraphDef& graph) : graph_(graph) {
     for (const NodeDef& each : graph.nodes) names_.insert(each.name);
   }
 
   void run() {
-    const auto order = in_order();
-    for (const std::size_t i : order)
+    for (const std::size_t i : in_order(graph_, numbers_by_name(graph_)))
       if (const auto type = complex_type(graph_.nodes[i])) split(graph_.nodes[i], *type);
     // What waits for a complex node waits for its parts.
     for (NodeDef& node : graph_.nodes) {
@@ -293,28 +292,6 @@ class Splitter {
   }
 
  private:
-  /// The nodes, each after its inputs.
-  std::vector<std::size_t> in_order() const {
-    std::vector<std::size_t> order, pending;
-    std::vector<char> seen(graph_.nodes.size());  // 1: its inputs are pending
-    for (std::size_t first = 0; first < seen.size(); ++first) {
-      pending.push_back(first);
-      while (!pending.empty()) {
-        const std::size_t i = pending.back();
-        if (seen[i] != 0) {
-          pending.pop_back();
-          if (std::exchange(seen[i], 2) == 1) order.push_back(i);
-          continue;
-        }
-        seen[i] = 1;
-        for (const std::string& each : graph_.nodes[i].inputs)
-          if (const auto found = index_.find(producer_name(each)); found != index_.end() && seen[found->second] == 0)
-            pending.push_back(found->second);
-      }
-    }
-    return order;
-  }
-
   const Parts* parts_of(const std::string& tensor) const {
     const auto found = parts_.find(without_zero(tensor));
     return found == parts_.end() ? nullptr : &found->second;
@@ -480,7 +457,6 @@ class Splitter {
 
   static constexpr std::int64_t most_outputs = 1 << 12;
   GraphDef& graph_;
-  Index index_;
   std::unordered_set<std::string> names_, kept_;
   std::unordered_map<std::string, Parts> parts_;
   std::vector<NodeDef> added_;

@@ -88,7 +88,7 @@ class VariantSplitter {
       : graph_(graph), uneven_(uneven), index_(numbers_by_name(graph)), branch_(branch) {}
 
   void run() {
-    for (const std::size_t i : in_order()) visit(graph_.nodes[i]);
+    for (const std::size_t i : in_order(graph_, index_)) visit(graph_.nodes[i]);
     for (NodeDef& each : added_) graph_.nodes.push_back(std::move(each));
   }
 
@@ -103,28 +103,6 @@ class VariantSplitter {
           detail::join("'", tensor, "' is a variant of ", parts.size(), " tensors; at most ", most_parts, " are read"));
     if (is_tensor(parts) && parts[0].tensor == tensor) return;
     variants_.insert_or_assign(tensor, std::make_shared<Variant>(Variant{std::move(parts)}));
-  }
-
-  /// The nodes, each after its inputs.
-  std::vector<std::size_t> in_order() const {
-    std::vector<std::size_t> order, pending;
-    std::vector<char> seen(graph_.nodes.size());  // 1: its inputs are pending
-    for (std::size_t first = 0; first < seen.size(); ++first) {
-      pending.push_back(first);
-      while (!pending.empty()) {
-        const std::size_t i = pending.back();
-        if (seen[i] != 0) {
-          pending.pop_back();
-          if (std::exchange(seen[i], 2) == 1) order.push_back(i);
-          continue;
-        }
-        seen[i] = 1;
-        for (const std::string& each : graph_.nodes[i].inputs)
-          if (const auto found = index_.find(producer_name(each)); found != index_.end() && seen[found->second] == 0)
-            pending.push_back(found->second);
-      }
-    }
-    return order;
   }
 
   [[noreturn]] static void lack(const NodeDef& node, std::string_view what) {
