@@ -52,6 +52,68 @@ TEST_CASE("in a trace that does not know the sizes, each example draws what it d
   }
 }
 
+TEST_CASE("numbers that an example draws and does not use are drawn, eagerly and in traces") {
+  using Function = Tensor (*)(const Tensor& row);
+  const std::vector<std::pair<const char*, Function>> list{
+      {"numbers",
+       [](const Tensor& row) {
+         random::normal({4});
+         return row * 2.0;
+       }},
+      {"numbers before and after those that are used",
+       [](const Tensor& row) {
+         random::permutation(4);
+         const Tensor y = row + random::uniform({2});
+         random::shuffle(y);
+         return y;
+       }},
+      {"a shuffle, of whose result only the size is used",
+       [](const Tensor& row) {
+         return zeros({random::shuffle(row).shape()[0], 2});
+       }},
+      {"in a branch",
+       [](const Tensor& row) {
+         cond(
+             reduce_sum(row) > 0.0, [&] { return random::normal({2}); }, [&] { return row; });
+         return row * 2.0;
+       }},
+      {"in a map",
+       [](const Tensor& row) {
+         tapestry::map([](const Tensor& x) { return x + random::uniform({}); }, row);
+         return row * 2.0;
+       }},
+      {"in a vmap",
+       [](const Tensor& row) {
+         return vmap([](const Tensor& x) {
+           random::normal({3});
+           return x * 2.0;
+         })(row);
+       }},
+      {"beside a result that is not computed at once",
+       [](const Tensor& row) {
+         random::normal({3});
+         return reduce_sum(unique(row).values) * row;
+       }},
+  };
+  const Tensor rows = ones({3, 2});
+  random::seed(7);
+  const Tensor untouched = random::uniform({4});
+  for (const auto& each : list) {
+    CAPTURE(std::string(each.first));
+    const auto of_rows = [&](const Tensor& x) { return vmap(each.second)(x); };
+    random::seed(7);
+    const Tensor expected = of_rows(rows), next = random::uniform({4});
+    CHECK(!same_bits(next, untouched));
+    for (const Shape& shape : {Shape{3, 2}, Shape{-1, 2}, Shape{3, -1}, Shape{-1, -1}}) {
+      CAPTURE(shape);
+      const auto traced = trace(of_rows, {spec(float32, shape)});
+      random::seed(7);
+      CHECK(same_bits(traced(rows), expected));
+      CHECK(same_bits(random::uniform({4}), next));
+    }
+  }
+}
+
 TEST_CASE("branches and loops that all examples share draw the same numbers in traces") {
   struct Shared {
     std::string name;

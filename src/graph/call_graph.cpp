@@ -279,9 +279,9 @@ class GraphCall {
 }  // namespace
 
 Tensors call_graph(const GraphState& graph, const Tensors& feeds, const Tensors& values, const Tensors& fetches,
-                   Where where, const NodeRule& rule) {
+                   Where where, const std::vector<Node*>& operations, const NodeRule& rule) {
   const std::lock_guard lock(graph.mutex());
-  return GraphCall(graph, feeds, values, rule).run(fetches, where);
+  return GraphCall(graph, feeds, values, rule).run(fetches, where, operations);
 }
 
 std::vector<char> nodes_behind(const GraphState& graph, const Tensors& tensors) {

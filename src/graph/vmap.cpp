@@ -199,11 +199,12 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
     return batcher.apply(node, of_node, once);
   };
   const auto example = [&](const Tensors& of_example) {
-    return call_graph(*traced.graph, feeds, of_example, fetches, where);
+    return call_graph(*traced.graph, feeds, of_example, fetches, where, traced.operations);
   };
   const bool one_by_one = may_be_ragged(traced, has_batch);
-  const Tensors found = one_by_one ? for_each_example(given, given_batch, count, example, where)
-                                   : call_graph(*traced.graph, feeds, given, fetches, where, each_op);
+  const Tensors found = one_by_one
+                            ? for_each_example(given, given_batch, count, example, where)
+                            : call_graph(*traced.graph, feeds, given, fetches, where, traced.operations, each_op);
   Tensors outputs;
   for (std::size_t i = 0, next = 0; i < traced.outputs.size(); ++i) {
     Tensor value = traced.outputs[i] ? found[next++] : Tensor();

@@ -106,9 +106,6 @@ class Machine {
   Tensor run_quietly(const std::vector<Step>& body, const Values& operands);
   /// The same for a branch or the body of a loop, which in a graph is a graph of its own, in the order of the program.
   Tensor run_function(const std::vector<Step>& body, const Values& operands);
-  /// The same for what runs once for several examples: it draws only numbers of which a value depends, so the result
-  /// depends on all that the body draws.
-  Tensor run_for_examples(const std::vector<Step>& body, const Values& operands);
 
   const Variable& variable(std::int64_t i) const { return variables_[static_cast<std::size_t>(i)]; }
   std::size_t variables() const { return variables_.size(); }
@@ -123,7 +120,6 @@ class Machine {
   Place place_;
   Values observed_;
   bool observes_ = true;
-  bool needs_draws_ = false;
   std::vector<std::unique_ptr<Machine>> functions_;  ///< kept for functions that run again for their gradient
   bool everything_ = false;
   std::vector<Operation> last_effects_;

@@ -141,7 +141,7 @@ Tensor run_vmap(Machine& m, const Step& step, const Values& given) {
   const auto f = [&](const Tensor& element) {
     Values operands = x;
     operands[0] = element;
-    return m.run_for_examples(step.body, operands);
+    return m.run_function(step.body, operands);
   };
   return vmap(f)(x[0]);
 }

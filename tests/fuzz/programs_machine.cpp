@@ -101,12 +101,7 @@ Tensor Machine::run(const std::vector<Step>& body, const Values& operands) {
     values.push_back(run(step, values));
     if (everything_ || step.draws) observe(values.back());
   }
-  Tensor result = values.back();
-  for (std::size_t i = 0; needs_draws_ && i < body.size(); ++i) {
-    const Tensor& value = values[operands.size() + i];
-    if (body[i].draws) result = where(reduce_all(equal(value, value)), result, result);
-  }
-  return result;
+  return values.back();
 }
 
 Tensor Machine::run_quietly(const std::vector<Step>& body, const Values& operands) {
@@ -123,12 +118,6 @@ Tensor Machine::run_quietly(const std::vector<Step>& body, const Values& operand
 
 Tensor Machine::run_function(const std::vector<Step>& body, const Values& operands) {
   functions_.push_back(std::make_unique<Machine>(variables_, Place::program_order));
-  return functions_.back()->run_quietly(body, operands);
-}
-
-Tensor Machine::run_for_examples(const std::vector<Step>& body, const Values& operands) {
-  functions_.push_back(std::make_unique<Machine>(variables_, Place::program_order));
-  functions_.back()->needs_draws_ = true;
   return functions_.back()->run_quietly(body, operands);
 }
 
