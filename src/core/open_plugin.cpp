@@ -41,6 +41,8 @@ OpenedPlugin open_plugin(const PluginSearch& search) {
   return opened;
 }
 
+const void* exported_by(const OpenedPlugin& opened, const char* symbol) { return dlsym(opened.handle, symbol); }
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";

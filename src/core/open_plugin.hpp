@@ -28,6 +28,8 @@ struct OpenedPlugin {
 
 /// Opens a plugin. It is never closed: what it has made may be in use until the process ends.
 OpenedPlugin open_plugin(const PluginSearch& search);
+/// What a plugin exports under that name, or nullptr.
+const void* exported_by(const OpenedPlugin& opened, const char* symbol);
 
 /// Why a plugin cannot be used by this library, whose version is `ours`; empty when it can. Plugins are compiled by the
 /// library's own compiler from the same headers. The first members of the structure that they export tell whether they
@@ -42,6 +44,24 @@ std::string mismatch(const Plugin& plugin, std::uint32_t layout, const std::stri
     return "the plugin works with the shared libtapestry only, and this program has a copy of its own (is it linked "
            "with the static library?)";
   return "";
+}
+
+template <class Plugin>
+struct FoundPlugin {
+  const Plugin* plugin = nullptr;
+  std::string reason;  ///< why there is none
+};
+
+/// Opens the plugin that exports a structure `symbol` and can be used by this library, whose version is `ours`.
+template <class Plugin>
+FoundPlugin<Plugin> find_plugin(const PluginSearch& search, const char* symbol, std::uint32_t layout,
+                                const std::string& ours) {
+  const OpenedPlugin opened = open_plugin(search);
+  if (!opened.handle) return {nullptr, opened.reason};
+  const auto* plugin = static_cast<const Plugin*>(exported_by(opened, symbol));
+  if (!plugin) return {nullptr, join("the plugin does not define ", symbol)};
+  const std::string reason = mismatch(*plugin, layout, ours);
+  return {reason.empty() ? plugin : nullptr, reason};
 }
 
 /// The value of an environment variable; "" if it is not set.

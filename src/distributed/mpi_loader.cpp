@@ -2,8 +2,6 @@
 
 #include <charconv>
 
-#include <dlfcn.h>
-
 #include "distributed/mpi_plugin.hpp"
 
 namespace tapestry::detail {
@@ -34,15 +32,12 @@ int launched_processes() {
 }
 
 CommunicatorRef open_mpi(int launched) {
-  const OpenedPlugin opened = open_plugin({.file = "libtapestry_mpi.so",
-                                           .what = "MPI",
-                                           .variable = "TAPESTRY_MPI_PLUGIN",
-                                           .path = environment("TAPESTRY_MPI_PLUGIN")});
-  if (!opened.handle) refuse(launched, opened.reason);
-  const auto* plugin = static_cast<const MpiPlugin*>(dlsym(opened.handle, mpi_plugin_symbol));
-  if (!plugin) refuse(launched, join("the plugin does not define ", mpi_plugin_symbol));
-  if (const std::string reason = mismatch(*plugin, mpi_layout, TAPESTRY_VERSION); !reason.empty())
-    refuse(launched, reason);
+  const auto [plugin, reason] = find_plugin<MpiPlugin>({.file = "libtapestry_mpi.so",
+                                                        .what = "MPI",
+                                                        .variable = "TAPESTRY_MPI_PLUGIN",
+                                                        .path = environment("TAPESTRY_MPI_PLUGIN")},
+                                                       mpi_plugin_symbol, mpi_layout, TAPESTRY_VERSION);
+  if (!plugin) refuse(launched, reason);
   CommunicatorRef world = plugin->world();
   if (launched > 0 && world->size != launched)
     refuse(launched, join("MPI finds ", world->size,

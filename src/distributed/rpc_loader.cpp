@@ -2,8 +2,6 @@
 
 #include <atomic>
 
-#include <dlfcn.h>
-
 #include "distributed/rpc_plugin.hpp"
 #include "tapestry/detail/handle.hpp"
 #include "tapestry/detail/locate.hpp"
@@ -15,17 +13,12 @@ namespace {
 std::atomic<const RpcPlugin*> opened_plugin = nullptr;
 
 const RpcPlugin& open_rpc_plugin() {
-  const auto refuse = [](const std::string& reason) {
-    throw UnavailableError("Other processes cannot be reached: " + reason);
-  };
-  const OpenedPlugin opened = open_plugin({.file = "libtapestry_distributed.so",
-                                           .what = "gRPC",
-                                           .variable = "TAPESTRY_DISTRIBUTED_PLUGIN",
-                                           .path = environment("TAPESTRY_DISTRIBUTED_PLUGIN")});
-  if (!opened.handle) refuse(opened.reason);
-  const auto* plugin = static_cast<const RpcPlugin*>(dlsym(opened.handle, rpc_plugin_symbol));
-  if (!plugin) refuse(join("the plugin does not define ", rpc_plugin_symbol));
-  if (const std::string reason = mismatch(*plugin, rpc_layout, TAPESTRY_VERSION); !reason.empty()) refuse(reason);
+  const auto [plugin, reason] = find_plugin<RpcPlugin>({.file = "libtapestry_distributed.so",
+                                                        .what = "gRPC",
+                                                        .variable = "TAPESTRY_DISTRIBUTED_PLUGIN",
+                                                        .path = environment("TAPESTRY_DISTRIBUTED_PLUGIN")},
+                                                       rpc_plugin_symbol, rpc_layout, TAPESTRY_VERSION);
+  if (!plugin) throw UnavailableError("Other processes cannot be reached: " + reason);
   return *plugin;
 }
 

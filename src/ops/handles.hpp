@@ -8,9 +8,9 @@
 namespace tapestry::ops {
 
 extern const Op &add, &subtract, &multiply, &divide;
-extern const Op &cast, &device_copy, &identity, &snapshot;
+extern const Op &cast, &device_copy, &snapshot;
 extern const Op &broadcast_like, &broadcast_to, &expand_dims, &reshape, &sum_like, &transpose;
-TAPESTRY_API extern const Op &fill, &matmul, &ones_like, &zeros_like;
+TAPESTRY_API extern const Op &fill, &identity, &matmul, &ones_like, &zeros_like;
 extern const Op &equal, &shape, &where;
 extern const Op &gather, &unsorted_segment_sum;
 extern const Op& custom_gradient;

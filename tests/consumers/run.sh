@@ -82,7 +82,7 @@ subproject-debug)
   # What a debugger reads would take an eighth of the time.
   CXXFLAGS=-g0 set_up -Dtapestry:cpu_levels=$level
   # The consumer's program and what it needs, a plugin included: not the other plugins and programs.
-  $meson compile -C "$work/build" hello tapestry_onnx
+  $meson compile -C "$work/build" hello tapestry_onnx tapestry_tensorflow
   libdir=$work/build/subprojects/tapestry/src
   check "$work/build/hello"
   if [ $level = v3 ]; then

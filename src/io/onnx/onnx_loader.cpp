@@ -2,8 +2,6 @@
 
 #include <atomic>
 
-#include <dlfcn.h>
-
 #include "io/onnx/onnx_plugin.hpp"
 
 namespace tapestry::io {
@@ -12,18 +10,12 @@ namespace {
 std::atomic<const OnnxPlugin*> opened_onnx_plugin = nullptr;
 
 const OnnxPlugin& open_onnx_plugin() {
-  const auto refuse = [](const std::string& reason) {
-    throw UnavailableError("ONNX can be neither read nor written: " + reason);
-  };
-  const detail::OpenedPlugin opened = detail::open_plugin({.file = "libtapestry_onnx.so",
-                                                           .what = "ONNX",
-                                                           .variable = "TAPESTRY_ONNX_PLUGIN",
-                                                           .path = detail::environment("TAPESTRY_ONNX_PLUGIN")});
-  if (!opened.handle) refuse(opened.reason);
-  const auto* plugin = static_cast<const OnnxPlugin*>(dlsym(opened.handle, onnx_plugin_symbol));
-  if (!plugin) refuse(detail::join("the plugin does not define ", onnx_plugin_symbol));
-  if (const std::string reason = detail::mismatch(*plugin, onnx_layout, TAPESTRY_VERSION); !reason.empty())
-    refuse(reason);
+  const auto [plugin, reason] = detail::find_plugin<OnnxPlugin>({.file = "libtapestry_onnx.so",
+                                                                 .what = "ONNX",
+                                                                 .variable = "TAPESTRY_ONNX_PLUGIN",
+                                                                 .path = detail::environment("TAPESTRY_ONNX_PLUGIN")},
+                                                                onnx_plugin_symbol, onnx_layout, TAPESTRY_VERSION);
+  if (!plugin) throw UnavailableError("ONNX can be neither read nor written: " + reason);
   return *plugin;
 }
 

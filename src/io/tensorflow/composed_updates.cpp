@@ -8,7 +8,7 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
-#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
 

@@ -28,7 +28,7 @@ struct Entry {
 
 /// Whether the node is a Variable, and whether other nodes refer to it as TensorFlow 1 does.
 bool is_variable(const NodeDef& def);
-bool is_reference_variable(const NodeDef& def);
+TAPESTRY_API bool is_reference_variable(const NodeDef& def);
 
 /// The rule by which an optimizer's update is read, or nullptr. Where several of our updates are written as the same op
 /// of TensorFlow's, the node tells which one it was.

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "core/make_tensor.hpp"
-#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/nodes.hpp"
 #include "io/tensorflow/op_rules.hpp"

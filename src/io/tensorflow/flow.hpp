@@ -86,19 +86,19 @@ inline constexpr std::string_view value_index = "_value_index";
 inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_absent = "_tapestry_absent";
 
 /// Whether the op runs functions: If, Case, While and their stateless forms.
-bool is_flow_op(std::string_view op);
-bool is_loop_op(std::string_view op);
+TAPESTRY_API bool is_flow_op(std::string_view op);
+TAPESTRY_API bool is_loop_op(std::string_view op);
 
 /// Whether a node stands for outputs of other nodes, as what Tapestry writes for a loop does. The hint means nothing at
 /// other ops.
 bool is_result_of_loop(const NodeDef& node);
 
 /// Whether a node changes a Variable, so that a function runs it whether or not something depends on it.
-bool has_effect(const NodeDef& node);
+TAPESTRY_API bool has_effect(const NodeDef& node);
 
 /// Finds in a loop of the graph what our loops have and TensorFlow's express by other loop variables: operands, which
 /// are never changed; sequences, which are lists that are read at the counter of the iterations; stacked outputs, which
 /// are lists that are written there. Does the same for the loops in the functions.
-void find_sequences(GraphDef& graph);
+TAPESTRY_API void find_sequences(GraphDef& graph);
 
 }  // namespace tapestry::io

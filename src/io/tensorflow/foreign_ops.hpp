@@ -79,4 +79,14 @@ void set_other_ops(const ForeignOp* (*find)(const NodeDef&));
 /// Whether the name is that of an op of another format.
 bool is_other_op(std::string_view op);
 
+// ---- Parts, which the library needs as well as its plugins
+
+/// a * b. Throws InvalidArgumentError when it is too large for a size.
+TAPESTRY_API std::int64_t product(std::int64_t a, std::int64_t b);
+/// Throws InvalidArgumentError for a type without elements, which an operand of a file may have.
+TAPESTRY_API Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
+TAPESTRY_API Tensor constant_node(const Tensor& value, const std::string& name, Where where);
+/// Throws UnimplementedError for a scatter op that is to leave out indices behind the end.
+TAPESTRY_API void require_checked_indices(const NodeReader& node);
+
 }  // namespace tapestry::io

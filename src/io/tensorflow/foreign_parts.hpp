@@ -9,7 +9,7 @@
 #include "io/tensorflow/resize.hpp"
 #include "tapestry/ops.hpp"
 
-/// What the tables of foreign ops share. Each table is a file of its own.
+/// What the tables of foreign ops share, in the plugin that reads graphs. Each table is a file of its own.
 
 namespace tapestry::io {
 
@@ -46,9 +46,6 @@ inline constexpr std::int64_t most_places = 1 << 20;
 /// More than any block size of a real graph, or any side of a window.
 inline constexpr std::int64_t most_blocks = 1 << 12;
 
-/// a * b. Throws InvalidArgumentError when it is too large for a size.
-TAPESTRY_API std::int64_t product(std::int64_t a, std::int64_t b);
-
 // ---- Conditions (ForeignOp::applies)
 
 /// Whether a node has a flag with this value.
@@ -73,8 +70,6 @@ Specs specs_like_first(const NodeReader& reader, const Tensors& inputs);
 // ---- Checks
 
 [[noreturn]] void lack(const ForeignNode& n, std::string_view what);
-/// Throws UnimplementedError for a scatter op that is to leave out indices behind the end.
-void require_checked_indices(const NodeReader& node);
 void require_nhwc(const ForeignNode& n);
 void require_images(const ForeignNode& n);
 void require_rank(const ForeignNode& n, std::size_t input, int rank);
@@ -83,11 +78,8 @@ void require_one_type(const ForeignNode& n, std::size_t first = 0);
 
 // ---- Parts
 
-Tensor constant_node(const Tensor& value, const std::string& name, Where where);
 /// Adds constants as the outputs of a node.
 Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values);
-/// Throws InvalidArgumentError for a type without elements, which an operand of a file may have.
-TAPESTRY_API Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
 /// How a node pads with what is inside.
 PadMode mirror_mode(const ForeignNode& n);

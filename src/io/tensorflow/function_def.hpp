@@ -32,7 +32,7 @@ struct FunctionDef {
 /// The functions of a GraphDef. Throws DataLossError for bytes that are no FunctionDefLibrary, InvalidArgumentError
 /// when two different functions have one name, and ResourceExhaustedError when they have more nodes than the limits
 /// allow.
-std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
+TAPESTRY_API std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
 
 /// By the type of operation that nodes name in their attribute `_gradient_op_type`: the function that computes its
 /// gradient. Throws DataLossError for a damaged library.
@@ -52,13 +52,13 @@ struct FunctionName {
   std::string name{};
   AttrDefs attrs{};
 };
-FunctionName function_named_by(const AttrDef& attr);
+TAPESTRY_API FunctionName function_named_by(const AttrDef& attr);
 /// The functions of an attribute that lists several; none for any other attribute.
-std::vector<FunctionName> functions_named_by(const AttrDef& attr);
+TAPESTRY_API std::vector<FunctionName> functions_named_by(const AttrDef& attr);
 /// The attribute of the call that an attribute in the body of a function stands for; "" if it is a value.
-std::string placeholder_of(const AttrDef& attr);
+TAPESTRY_API std::string placeholder_of(const AttrDef& attr);
 /// Whether an attribute names a function, or several.
-bool names_function(const AttrDef& attr);
+TAPESTRY_API bool names_function(const AttrDef& attr);
 
 /// The bytes of a FunctionDef as an entry of a FunctionDefLibrary. The same function gives the same bytes.
 std::string encode_function(const FunctionDef& function);

@@ -85,9 +85,9 @@ struct GraphDef {
 };
 
 /// The number of a node's inputs before its control inputs.
-std::size_t data_inputs(const NodeDef& node);
+TAPESTRY_API std::size_t data_inputs(const NodeDef& node);
 /// The name of a tensor, as inputs have it, without ":0".
-std::string without_zero(const std::string& tensor);
+TAPESTRY_API std::string without_zero(const std::string& tensor);
 
 /// The bytes of a .pb file. The same graph gives the same bytes.
 TAPESTRY_API std::string encode(const GraphDef& graph);
@@ -114,7 +114,7 @@ AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats);
 TAPESTRY_API TensorDef decode_tensor(std::string_view bytes);
 /// The value of a Const of a type that Tapestry lacks: of int8, int16 or uint16 as int32, of uint32 or uint64 as int64;
 /// of complex numbers the real parts and the imaginary ones.
-std::pair<TensorDef, TensorDef> decode_parts(const RawAttr& value);
+TAPESTRY_API std::pair<TensorDef, TensorDef> decode_parts(const RawAttr& value);
 
 /// The messages that have a text form.
 enum class TextMessage { graph, checkpoint_state };

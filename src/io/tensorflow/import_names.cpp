@@ -4,7 +4,7 @@
 
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/flow.hpp"
-#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "tapestry/ops.hpp"
 

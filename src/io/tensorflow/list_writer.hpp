@@ -30,6 +30,6 @@ bool is_list_op(std::string_view op);
 void write_list_op(NodeWriter& writer, NodeAdder add, const NodeDef& def);
 
 /// Makes one node of what `write_list_op` has written.
-void join_list_ops(GraphDef& file);
+TAPESTRY_API void join_list_ops(GraphDef& file);
 
 }  // namespace tapestry::io

@@ -13,7 +13,7 @@ namespace tapestry::io {
 /// The number of the first output of a node that belongs to the output of that name in the definition of TensorFlow's
 /// op: 1 for the "indices" of TopKV2. 0 for an op that has only one (list of) outputs. Throws InvalidArgumentError for
 /// a name that an op of several outputs does not have, and for a node that does not tell how long its lists are.
-std::int64_t first_output(const NodeDef& node, std::string_view output);
+TAPESTRY_API std::int64_t first_output(const NodeDef& node, std::string_view output);
 
 /// How a node in a function names an output of another one: "indices:0" for output 1 of TopKV2, "output:2" for output 2
 /// of Unpack. Throws InvalidArgumentError for an output that an op of several outputs does not have.

@@ -21,19 +21,20 @@ std::vector<std::size_t> value_inputs(const NodeReader& reader);
 bool may_need_sizes(const NodeDef& def);
 /// Whether sizes that the node needs to be read are not known. `inputs`: TensorFlow's, in its order; empty handles for
 /// constants that only serve as attributes.
-bool lacks_sizes(const NodeReader& reader, const Tensors& inputs);
+TAPESTRY_API bool lacks_sizes(const NodeReader& reader, const Tensors& inputs);
 
 /// The numbers of the inputs that have the type that the node's attribute "T" tells.
 std::vector<std::size_t> inputs_of_type_t(const NodeReader& reader);
 
 /// Adds the ops that a node stands for to the open graph, and returns its outputs. The node's op must be readable, and
 /// all values and sizes that it needs must be known. The last of the operations has the node's name.
-Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where);
+TAPESTRY_API Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where);
 
 /// Adds an op of ours, by default with the node's name. Throws InvalidArgumentError for a wrong number of inputs, and
 /// for types that the op does not take.
-Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
-                const std::string& name = {});
-Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name, Where where);
+TAPESTRY_API Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs,
+                             Where where, const std::string& name = {});
+TAPESTRY_API Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name,
+                            Where where);
 
 }  // namespace tapestry::io

@@ -23,9 +23,9 @@ using Taps = std::vector<Tap>;
 
 /// The taps from one size to another, both at least 1: the nearest element, linear interpolation between two
 /// neighbours, cubic interpolation between four.
-Taps nearest_taps(std::int64_t from, std::int64_t to, Centers centers);
-Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers);
-Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers);
+TAPESTRY_API Taps nearest_taps(std::int64_t from, std::int64_t to, Centers centers);
+TAPESTRY_API Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers);
+TAPESTRY_API Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers);
 
 /// Resizes x along an axis. Taps with factors need float32.
 TAPESTRY_API Tensor resized(const Tensor& x, int axis, const Taps& taps);
