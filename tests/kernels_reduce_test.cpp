@@ -350,7 +350,7 @@ TEST_CASE("the levels of the processor give the same bits") {
     std::vector<float> result(300);
     const auto sum = table.sum[static_cast<std::size_t>(ReduceTypes::f32)];
     for (std::int64_t n = 0; n < 100; ++n)
-      sum.rows(x.impl().data, n * 700 + n, 1, 1, 0, &result[static_cast<std::size_t>(n)], 1, 1);
+      sum.rows(x.impl().data, n * 700 + n, 1, 1, 0, &result[static_cast<std::size_t>(n)], 1, 1, nullptr);
     sum.columns(x.impl().data, 350, 200, 200, 1, &result[100], 1, 1, {});
     return result;
   };

@@ -23,6 +23,9 @@ struct CompiledProgram {
   using Code = void (*)(const Operand* operands, std::int64_t n);
   Code store;
   Code stream;  ///< writes floats past the caches, but for those of the near output; all must be aligned to 64 bytes
+  /// Adds the elements of the near output to the lanes of a sum where they would be stored (see `row_lane_bytes`); n is
+  /// a multiple of their number. Null if there is no near output, or if it does not consist of float32 or float64.
+  Code sum;
   std::int64_t lanes;
   std::size_t inputs;
   std::vector<std::int64_t> element_bytes;  ///< of each input and output

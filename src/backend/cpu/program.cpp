@@ -9,6 +9,7 @@
 #include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/kernels/movement.hpp"
+#include "backend/cpu/kernels/reduce.hpp"
 #include "backend/cpu/pieces.hpp"
 #include "backend/cpu/tiles.hpp"
 #include "backend/strided_loop.hpp"
@@ -123,6 +124,13 @@ class Grid {
       place(row, column, first / width / height, block);
       each(block, is_whole);
     }
+  }
+
+  /// Whether each of the blocks that make up a multiple of `count` elements from `first` on has a multiple of them.
+  bool has_blocks_of(std::int64_t count, std::int64_t first) const {
+    if (extent_.columns % count != 0) return false;
+    const bool is_one_row = loop_.axes == 2 && rows().size == 1;
+    return is_one_row || (columns().size % count == 0 && first % count == 0);
   }
 
   /// Calls `each` for the blocks of one tile of outputs that are matrices.
@@ -283,7 +291,8 @@ class Machine {
     if (stream_) finish_streaming();
   }
 
-  void run(const Stripe& stripe, std::byte* to, std::int64_t to_stride) const {
+  std::int64_t run(const Stripe& stripe, std::byte* to, std::int64_t to_stride, bool only_sum) const {
+    if (only_sum && may_add_up(stripe)) return add_up(stripe, to);
     Workspace workspace(*this);
     const std::int64_t size = element_size(outputs_[static_cast<std::size_t>(apart_)]);
     const bool has_gaps = stripe.stride != stripe.columns || to_stride != stripe.columns;
@@ -299,6 +308,7 @@ class Machine {
       });
     }
     if (stream_) finish_streaming();
+    return stripe.rows * stripe.columns;
   }
 
  private:
@@ -377,6 +387,31 @@ class Machine {
     std::byte* apart = nullptr;      ///< where the output that goes apart is stored, from the element `apart_first` on
     std::int64_t apart_first = 0;
   };
+
+  /// Whether the elements of a row can be added to lanes while they are in registers.
+  bool may_add_up(const Stripe& row) const {
+    return code_ && code_->sum && !stream_ && row.rows == 1 && row.columns % lane_count() == 0 &&
+           grid_.has_blocks_of(lane_count(), row.first);
+  }
+  std::int64_t lane_count() const { return row_lane_bytes / element_size(outputs_[static_cast<std::size_t>(apart_)]); }
+
+  /// Adds up the elements of a row, and returns the number of lanes.
+  std::int64_t add_up(const Stripe& row, std::byte* lanes) const {
+    // The kernels begin with the first elements. These plus -0 are the same bits, which they are not with 0.
+    const Tensor& output = outputs_[static_cast<std::size_t>(apart_)];
+    detail::visit_dtype(output.dtype(), [&]<class T>() {
+      if constexpr (std::is_floating_point_v<T>) std::fill_n(reinterpret_cast<T*>(lanes), lane_count(), T(-0.0));
+    });
+    Workspace workspace(*this);
+    grid_.for_each_block(row.first, row.columns, [&](const Grid::Block& block, bool) {
+      workspace.gathered_rows = 0;
+      find_inputs(block, 0, workspace.operands);
+      find_outputs(block.first, workspace);
+      workspace.operands[inputs_.size() + static_cast<std::size_t>(apart_)].data = lanes;
+      code_->sum(workspace.operands.data(), block.size.rows * block.size.columns);
+    });
+    return lane_count();
+  }
 
   void run_blocks(std::int64_t begin, std::int64_t end) const {
     Workspace workspace(*this);
@@ -529,7 +564,9 @@ void in_tiles(const Program& program, std::span<const Tensor> inputs, std::span<
 void in_stripes(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 std::size_t apart, FunctionRef<void(RunStripe)> use) {
   const Machine machine(program, inputs, outputs, static_cast<int>(apart));
-  use([&](const Stripe& stripe, std::byte* to, std::int64_t to_stride) { machine.run(stripe, to, to_stride); });
+  use([&](const Stripe& stripe, std::byte* to, std::int64_t to_stride, bool only_sum) {
+    return machine.run(stripe, to, to_stride, only_sum);
+  });
 }
 
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {

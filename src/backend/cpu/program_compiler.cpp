@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/cpu/kernels/reduce.hpp"
 #include "backend/cpu/levels.hpp"
 #include "backend/cpu/program_recorder.hpp"
 #include "backend/cpu/vector_instructions.hpp"
@@ -16,26 +17,33 @@ namespace {
 /// first writes the code twice and discards it, to learn how many registers and how much of the stack it needs.
 class Compiler : public VectorInstructions {
  public:
-  Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single, int near)
+  /// `sums`: whether the near output may be added up.
+  Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single, int near, bool sums)
       : VectorInstructions(recorded.code, single, single), outputs_(recorded.outputs), inputs_(inputs), near_(near) {
     find_uses();
-    body(false);
+    const Write most = sums ? Write::sum : Write::store;  // takes most registers
+    body(most);
     hold_invariants();
-    body(false);  // after which it is known how much of the stack is needed
+    body(most);  // after which it is known how much of the stack is needed
     discard_code();
     compiled_.lanes = lanes_;
-    compiled_.store = function(false);
+    compiled_.store = function(Write::store);
     align(64);
-    compiled_.stream = function(true);
+    compiled_.stream = function(Write::stream);
+    align(64);
+    compiled_.sum = sums ? function(Write::sum) : nullptr;
     write_constants();
     setProtectModeRE();
   }
   CompiledProgram& compiled() { return compiled_; }
 
  private:
+  /// What becomes of the outputs: see CompiledProgram.
+  enum class Write : std::uint8_t { store, stream, sum };
+
   // --- The loop ---------------------------------------------------------------------------------------------------
 
-  CompiledProgram::Code function(bool stream) {
+  CompiledProgram::Code function(Write how) {
     const auto code = getCurr<CompiledProgram::Code>();
     Xbyak::Label loop;
     push(rbp);
@@ -47,7 +55,7 @@ class Compiler : public VectorInstructions {
       if (place(i).held) load(i);
     align(64);
     L(loop);
-    body(stream);
+    body(how);
     add(index_, lanes_);
     cmp(index_, count_);
     jl(loop, T_NEAR);
@@ -58,7 +66,7 @@ class Compiler : public VectorInstructions {
     return code;
   }
 
-  void body(bool stream) {
+  void body(Write how) {
     start_over();
     for (position_ = 0; position_ < end_; ++position_) {
       if (place(position_).uses.empty() || is_leaf(position_)) continue;
@@ -66,17 +74,36 @@ class Compiler : public VectorInstructions {
       finish_instruction();
     }
     // An output may lie where an input does, so nothing is written before everything has been read.
-    for (std::size_t i = 0; i < outputs_.size(); ++i) store(static_cast<int>(i), stream);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) store(static_cast<int>(i), how);
   }
   /// `position_` is that of the output now, behind all nodes.
-  void store(int number, bool stream) {
+  void store(int number, Write how) {
     const auto [i, stored] = outputs_[number];
     need(i);
     mov(address_, operand_address(inputs_ + number));
-    store_value(i, stored, stream && number != near_);
+    if (how == Write::sum && number == near_) {
+      add_to_lanes(i);
+    } else {
+      store_value(i, stored, how == Write::stream && number != near_);
+    }
     pass(i);
     finish_instruction();
     ++position_;
+  }
+  /// Adds a value to the lanes to which `address_` points. They stay in memory, which is in the first-level cache: the
+  /// program needs the registers.
+  void add_to_lanes(int i) {
+    const bool wide = is_wide(i);
+    const int bytes = wide ? 8 : 4;
+    mov(lane_.cvt32(), index_.cvt32());
+    and_(lane_.cvt32(), static_cast<std::uint32_t>(row_lane_bytes) / bytes - 1);
+    const Xbyak::Address lanes = ptr[address_ + lane_ * bytes];
+    const int number = allocate(vectors_, temporary);
+    const Xmm sum = vector(number, wide);
+    vmovups(sum, lanes);
+    wide ? vaddpd(sum, sum, vector(i)) : vaddps(sum, sum, vector(i));
+    vmovups(lanes, sum);
+    vectors_.release(number);
   }
   /// Finds which nodes the outputs need, and where.
   void find_uses() {
@@ -100,6 +127,7 @@ class Compiler : public VectorInstructions {
 
   const std::vector<RecordedProgram::Output>& outputs_;
   int inputs_, near_;
+  const Xbyak::Reg64& lane_ = rdx;
   CompiledProgram compiled_{};
 };
 
@@ -115,7 +143,11 @@ std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span
   if (!recorded.code.is_complete() || std::any_of(recorded.outputs.begin(), recorded.outputs.end(), is_input))
     return nullptr;
   try {
-    const auto compiler = std::make_shared<Compiler>(recorded, program.inputs, single, near);
+    const auto of_near = [&](const Program::Instruction& each) {
+      return near >= 0 && each.result == program.inputs + near && (each.dtype == float32 || each.dtype == float64);
+    };
+    const bool sums = std::any_of(program.instructions.begin(), program.instructions.end(), of_near);
+    const auto compiler = std::make_shared<Compiler>(recorded, program.inputs, single, near, sums);
     CompiledProgram& compiled = compiler->compiled();
     compiled.inputs = inputs.size();
     for (const DType dtype : inputs) compiled.element_bytes.push_back(static_cast<std::int64_t>(size_of(dtype)));

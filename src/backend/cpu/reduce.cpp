@@ -136,9 +136,10 @@ PassPlan next_pass(const LoopNest& loops) {
 class Pass {
  public:
   Pass(const Reducer& kernel, const Tensor& x, std::int64_t first, const Tensor& y, std::int64_t divisor,
-       const RunStripe* program)
+       const RunStripe* program, bool sums)
       : kernel_(kernel),
         program_(program),
+        sums_(sums),
         x_bytes_(static_cast<std::int64_t>(size_of(x.dtype()))),
         y_bytes_(static_cast<std::int64_t>(size_of(y.dtype()))),
         x_(static_cast<const std::byte*>(x.impl().data) + first * x_bytes_),
@@ -175,16 +176,38 @@ class Pass {
         }
         std::byte* const y = y_ + position.y() * y_bytes_;
         if (program_) {
-          auto* const x = detail::mutable_data<std::byte>(room);
-          (*program_)({position.x(), 1, 0, run * n}, x, 0);
-          kernel_.rows(x, n, 1, run, n, y, loops[last].y, divisor_);
+          run = is_alone(n) ? 1 : std::min(run, row_block / n);
+          computed_rows(position.x(), n, run, detail::mutable_data<std::byte>(room), y, loops[last].y);
         } else {
-          kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y, loops[last].y, divisor_);
+          kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y, loops[last].y, divisor_,
+                       nullptr);
         }
         position.advance(run);
         i += run;
       }
     });
+  }
+
+  /// Whether a row of n elements is long enough to be computed by blocks, or to be added up while it is computed.
+  bool is_alone(std::int64_t n) const { return n >= (sums_ ? 1024 : row_block); }
+  /// Computes and reduces rows without gaps between them: several short ones at a time, or one by blocks, which are in
+  /// the first-level cache when they are reduced.
+  void computed_rows(std::int64_t first, std::int64_t n, std::int64_t rows, std::byte* room, std::byte* y,
+                     std::int64_t y_step) const {
+    const auto compute = [&](std::int64_t from, std::int64_t& count) {
+      count = (*program_)({first + from, 1, 0, count}, room, 0, sums_);
+      return static_cast<const void*>(room);
+    };
+    if (!is_alone(n)) {
+      (*program_)({first, 1, 0, rows * n}, room, 0, false);
+      kernel_.rows(room, n, 1, rows, n, y, y_step, divisor_, nullptr);
+    } else {
+      const ComputedRow row{[](const void* state, std::int64_t from, std::int64_t& count) {
+                              return (*static_cast<const decltype(compute)*>(state))(from, count);
+                            },
+                            &compute};
+      kernel_.rows(nullptr, n, 1, 1, n, y, y_step, divisor_, &row);
+    }
   }
 
   /// The last two of `loops` go over the chunks and over the tiles that `inner` is cut into.
@@ -207,16 +230,17 @@ class Pass {
     });
   }
 
-  /// Computes and reduces as many rows at a time as there is room for. Where rows have no gaps between them, they get
-  /// none, for the kernel adds up narrow ones in another order than others; there is room for all of these.
+  /// Computes and reduces as many rows at a time as the first-level cache has room for. Where rows have no gaps between
+  /// them, they get none, for the kernel adds up narrow ones in another order than others; there is room for all of
+  /// these.
   void computed_columns(const Stripe& tile, const Loop& inner, const Tensor& room, std::byte* y) const {
     const bool narrow = tile.columns < narrow_columns;
     const std::int64_t stride = narrow && tile.stride != tile.columns ? narrow_columns : tile.columns;
-    const std::int64_t most = narrow ? tile.rows : room_elements / stride / 4 * 4;
+    const std::int64_t most = narrow ? tile.rows : std::max<std::int64_t>(row_block / stride / 4 * 4, 4);
     auto* const x = detail::mutable_data<std::byte>(room);
     for (std::int64_t done = 0; done < tile.rows; done += most) {
       const std::int64_t rows = std::min(most, tile.rows - done);
-      (*program_)({tile.first + done * tile.stride, rows, tile.stride, tile.columns}, x, stride);
+      (*program_)({tile.first + done * tile.stride, rows, tile.stride, tile.columns}, x, stride, false);
       kernel_.columns(x, rows, stride, tile.columns, 1, y, inner.y, divisor_,
                       {x + room_elements * x_bytes_, done == 0, done + rows == tile.rows});
     }
@@ -232,6 +256,7 @@ class Pass {
 
   const Reducer& kernel_;
   const RunStripe* program_;
+  bool sums_;                       ///< whether it is a sum or a mean
   std::int64_t x_bytes_, y_bytes_;  ///< of an element
   const std::byte* x_;
   std::byte* y_;
@@ -320,7 +345,7 @@ bool reduce_at_once(ReduceFunction f, const Tensor& x, std::uint32_t reduced, co
   const std::uint32_t kept = all & ~reduced;
   const Reducer& reducer = reducer_of(f, x.dtype(), y.dtype());
   if (columns == 1 || (kept & (kept + 1)) == 0) {
-    reducer.rows(x.impl().data, n, 1, columns, n, y.impl().data, 1, divisor);
+    reducer.rows(x.impl().data, n, 1, columns, n, y.impl().data, 1, divisor, nullptr);
     return true;
   }
   if ((reduced & (reduced + 1)) == 0 && n <= column_chunk && columns <= column_limit) {
@@ -335,6 +360,7 @@ bool reduce_at_once(ReduceFunction f, const Tensor& x, std::uint32_t reduced, co
 void reduce_in_passes(ReduceFunction f, const Tensor& x, std::int64_t first, LoopNest loops, const Tensor& y,
                       const RunStripe* program) {
   const std::int64_t divisor = f == ReduceFunction::mean ? x.size() / y.size() : 1;
+  const bool sums = f == ReduceFunction::sum || f == ReduceFunction::mean;
   const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
   for (Tensor from = x; from.id() != y.id();) {
     const PassPlan pass = next_pass(loops);
@@ -348,7 +374,7 @@ void reduce_in_passes(ReduceFunction f, const Tensor& x, std::int64_t first, Loo
       for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = packed[i].y = stride;
     }
     const Reducer& kernel = reducer_of(f, from.dtype(), to.dtype());
-    Pass(kernel, from, first, to, last ? divisor : 1, program).run(pass, packed);
+    Pass(kernel, from, first, to, last ? divisor : 1, program, sums).run(pass, packed);
     loops = left;
     from = to;
     first = 0;
@@ -361,10 +387,10 @@ void reduce_in_passes(ReduceFunction f, const Tensor& x, std::int64_t first, Loo
 RowReduction row_reduction(ReduceFunction function, DType dtype) {
   using Rows = decltype(Reducer::rows);
   const auto row = [](const void* x, void* y, std::int64_t n, double kernel) {
-    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, 1);
+    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, 1, nullptr);
   };
   const auto mean = [](const void* x, void* y, std::int64_t n, double kernel) {
-    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, n);
+    std::bit_cast<Rows>(kernel)(x, n, 1, 1, n, y, 1, n, nullptr);
   };
   return {function == ReduceFunction::mean ? UnaryRow(mean) : UnaryRow(row),
           std::bit_cast<double>(reducer_of(function, dtype, dtype).rows)};
@@ -376,7 +402,7 @@ void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced
   if (x.size() == 0) {
     // The mean of no integers is their sum, 0, because integers have no NaN.
     const bool nan = f == ReduceFunction::mean && is_floating(x.dtype());
-    reducer_of(f, x.dtype(), y.dtype()).rows(nullptr, 0, 1, y.size(), 0, y.impl().data, 1, nan ? 0 : 1);
+    reducer_of(f, x.dtype(), y.dtype()).rows(nullptr, 0, 1, y.size(), 0, y.impl().data, 1, nan ? 0 : 1, nullptr);
     return;
   }
   if (reduce_at_once(f, x, reduced, y)) return;

@@ -24,7 +24,9 @@ void in_tiles(const Program& program, std::span<const Tensor> inputs, std::span<
 struct Stripe {
   std::int64_t first, rows, stride, columns;
 };
-using RunStripe = FunctionRef<void(const Stripe&, std::byte* to, std::int64_t to_stride)>;
+/// Stores the elements of a stripe, and returns their number. If only the sum of a row is needed, it may store instead
+/// the lanes to which a kernel would add the elements, and return the number of these.
+using RunStripe = FunctionRef<std::int64_t(const Stripe&, std::byte* to, std::int64_t to_stride, bool only_sum)>;
 
 /// Calls `use` with a function that runs the program on a stripe of its outputs, in this thread. The output number
 /// `apart`, which needs no memory, is not stored in its place but in rows at `to`.

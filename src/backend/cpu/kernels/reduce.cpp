@@ -87,7 +87,8 @@ template <class Op, class Out, class Wide>
 }
 
 /// The number of elements of a block. They are gathered if they are not contiguous.
-constexpr int64_t block = sum_block;
+constexpr int64_t block = row_block;
+static_assert(block == sum_block && row_lane_bytes == lane_bytes);
 
 /// Not inlined: one copy per type of these rarely used loops, instead of one per reduction.
 template <class T>
@@ -130,7 +131,7 @@ template <class Op, class T>
 
 template <class Op, class T, class Out>
 void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t step, void* y, int64_t y_step,
-                 int64_t divisor) {
+                 int64_t divisor, const ComputedRow* computed) {
   using Wide = typename WideOf<Op, T>::type;
   if (n < lane_count<T> / 4) {  // too short for the lanes
     for (int64_t j = 0; j < rows; ++j) {
@@ -144,11 +145,17 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
   T buffer[block];
   for (int64_t j = 0; j < rows; ++j) {
     const T* row = static_cast<const T*>(x) + j * step;
-    const int64_t first = n < block ? n : block;
-    Wide total = reduce_block<Op>(side_by_side(row, first, stride, buffer), first);
+    const auto elements = [&](int64_t i, int64_t& count) {
+      return computed ? static_cast<const T*>(computed->compute(computed->state, i, count))
+                      : side_by_side(row + i * stride, count, stride, buffer);
+    };
+    int64_t first = n < block ? n : block;
+    const T* const start = elements(0, first);
+    Wide total = reduce_block<Op>(start, first);
     for (int64_t i = block; i < n; i += block) {
-      const int64_t count = n - i < block ? n - i : block;
-      const T part = reduce_long_block<Op>(side_by_side(row + i * stride, count, stride, buffer), count);
+      int64_t count = n - i < block ? n - i : block;
+      const T* const next = elements(i, count);
+      const T part = reduce_long_block<Op>(next, count);
       total = Op::combine(total, static_cast<Wide>(part));
     }
     static_cast<Out*>(y)[j * y_step] = finish<Op, Out>(total, divisor);

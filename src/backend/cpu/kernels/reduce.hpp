@@ -11,6 +11,19 @@ constexpr std::int64_t column_limit = 2048;
 /// Rows with fewer columns than this and without gaps between them are taken several at a time.
 constexpr std::int64_t narrow_columns = 64;
 
+/// The elements of a row that a `rows` kernel reduces before it goes on to the next ones, and goes over to double.
+constexpr std::int64_t row_block = 4096;
+
+/// A kernel adds the elements of a block to lanes of so many bytes, element i to lane i mod lanes.
+constexpr std::int64_t row_lane_bytes = 256;
+
+/// A row whose elements are computed where they are reduced: `compute` gives n of them from `first` on, at most a
+/// block, or instead lanes to which they have been added, if that is all of them, and sets n to their number.
+struct ComputedRow {
+  const void* (*compute)(const void* state, std::int64_t first, std::int64_t& n);
+  const void* state;
+};
+
 /// Where a `columns` kernel is called for some of the rows after the other: memory for the running results, of the
 /// elements' type. All calls but the last take a multiple of 4 rows, and the rows have gaps or are not narrow.
 struct RowsSoFar {
@@ -21,8 +34,9 @@ struct RowsSoFar {
 /// One reduction, for one type of elements and one of results.
 struct Reducer {
   /// y[j * y_step] = x[j * step + i * stride] reduced over all i < n, for j < rows. A sum is divided by `divisor`.
+  /// `computed`: the only row, in the place of x, which has as many elements as there are lanes; or nullptr.
   void (*rows)(const void* x, std::int64_t n, std::int64_t stride, std::int64_t rows, std::int64_t step, void* y,
-               std::int64_t y_step, std::int64_t divisor);
+               std::int64_t y_step, std::int64_t divisor, const ComputedRow* computed);
   /// The same for j < columns, where j is the innermost axis in memory. Floats are added one after another, so for
   /// accuracy n should be some hundred at most.
   void (*columns)(const void* x, std::int64_t n, std::int64_t stride, std::int64_t columns, std::int64_t step, void* y,
