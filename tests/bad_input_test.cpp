@@ -27,9 +27,18 @@ TEST_CASE_FIXTURE(Unchanged, "shapes that do not fit") {
   TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [4,3] [Op:SelectV2]", where(tensor(true), x, y));
   TAPESTRY_INVALID("In[0]: [2,3], In[1]: [4,3] [Op:MatMul]", matmul(x, y));
   TAPESTRY_INVALID("rank 0 for 'MatMul'", matmul(x, 1.0));
-  TAPESTRY_INVALID("There are 3 values for the 2 elements or rows that are chosen [Op:MaskedAssign]",
+  TAPESTRY_INVALID("The values have the shape [3], and the elements or rows that are chosen [2] [Op:MaskedAssign]",
                    masked_assign({1, 2, 3}, {true, false, true}, {7, 8, 9}));
-  TAPESTRY_INVALID("There are 2 values for the 3 elements or rows that are chosen", ragged_to_padded({1, 2}, {1, 2}));
+  TAPESTRY_INVALID("The values have the shape [2,3], and the elements or rows that are chosen [2] [Op:MaskedAssign]",
+                   masked_assign({1, 2, 3}, {true, false, true}, x));
+  TAPESTRY_INVALID("The values have the shape [2], and the elements or rows that are chosen [3]",
+                   ragged_to_padded({1, 2}, {1, 2}));
+  TAPESTRY_INVALID("The values have the shape [2,3], and the elements or rows that are chosen [?] [Op:MaskedAssign]",
+                   trace(
+                       [](const Tensor& v) {
+                         return masked_assign(v, greater(v, 0.0), {{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+                       },
+                       {spec(float64, {-1, 3})}));
   TAPESTRY_INVALID("tensordot: cannot sum over 3 axes of the shapes [2,3] and [4,3] [Op:Tensordot]",
                    tensordot(x, y, 3));
   TAPESTRY_INVALID("cannot sum over -1 axes", tensordot(x, y, -1));

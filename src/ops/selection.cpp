@@ -381,10 +381,11 @@ Tensor masked_assign(In x, In mask, In values, std::string_view name) {
     require_mask("The mask", x, mask);
     if (!values.is_number() && rank_of(values) > 0) {
       const Tensor parts = chosen_parts(x, mask);
-      const Dimension chosen = parts.shape()[0], given = values->shape()[0];
-      if (chosen.is_known() && given.is_known() && chosen != given)
-        throw InvalidArgumentError(
-            detail::join("There are ", given, " values for the ", chosen, " elements or rows that are chosen"));
+      Shape chosen = in_parts(x, mask).shape();
+      if (chosen.has_rank()) chosen.set(0, parts.shape().sizes()[0]);
+      if (!agree(values->shape(), chosen))
+        throw InvalidArgumentError(detail::join("The values have the shape ", values->shape(),
+                                                ", and the elements or rows that are chosen ", chosen));
       const Tensor rest = in_parts(where(over_parts(x, mask), zeros_like(x), x), mask);
       // As beside a scalar, only floats are narrowed.
       const DType type = is_floating(x->dtype()) ? x->dtype() : promote(x->dtype(), values->dtype());
