@@ -163,6 +163,12 @@ TEST_CASE("lengths that do not fit are refused") {
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths must be int32 or int64 [batch]", gru(x, {}, tensor({1, 2, 3})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths must be int32 or int64 [batch]", gru(x, {}, tensor({1.0, 2.0})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5]", reverse_sequence(x, tensor({1, 6})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5] [Op:ReverseSequence]",
+                   trace(
+                       [](const Tensor& y) {
+                         return reverse_sequence(y, tensor({1, 6}));
+                       },
+                       {spec(x.dtype(), x.shape())}));
   TAPESTRY_REFUSED(InvalidArgumentError, "is the batch axis, too", reverse_sequence(x, tensor({1, 2}), 0, 0));
   const auto traced = trace([&](const Tensor& lengths) { return gru(x, {}, lengths).state; }, {spec(int32, {2})});
   const auto reversed = trace([&](const Tensor& lengths) { return reverse_sequence(x, lengths); }, {spec(int32, {2})});

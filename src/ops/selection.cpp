@@ -459,6 +459,7 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
     if (rank_of(lengths) != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[batch]}))
       throw InvalidArgumentError(
           detail::join("lengths must be [batch], but are ", lengths->shape(), " for x ", x->shape()));
+    require_lengths(lengths, x->shape().sizes()[time]);
     const auto along = [rank](const Tensor& values, int axis) {
       std::vector<std::int64_t> others;
       for (int i = 0; i < rank; ++i)
