@@ -121,8 +121,7 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
     if (maximum < 0 && is_from_cpp && result.item<bool>())
       throw InvalidArgumentError(
           "The condition of the loop is a C++ bool, which is true when the graph is made, whatever the loop variables "
-          "will "
-          "be, so that the loop would never end. Compute it from the loop variables by ops, or give "
+          "will be, so that the loop would never end. Compute it from the loop variables by ops, or give "
           "maximum_iterations");
     return {result.cast(boolean, where)};
   };
