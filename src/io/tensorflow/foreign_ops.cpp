@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/op_reader.hpp"
 #include "io/tensorflow/reader_plugin.hpp"
+#include "tapestry/ops/array.hpp"
 
 namespace tapestry::io {
 namespace {
