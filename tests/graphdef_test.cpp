@@ -509,6 +509,44 @@ TEST_CASE("a text as TensorFlow's Python writes it") {
   CHECK(Session(graph).run("e:0", {{"a:0", {1.0, 2.0}}}).to_vector<float>() == std::vector<float>{6, 12});
 }
 
+TEST_CASE("a constant that is a view has in a file the layout that decides the order of its sums") {
+  const Tensor plain = numbers({31, 37}, -1, 1, 3).cast(float32), cube = numbers({7, 11, 13}, -1, 1, 4).cast(float32);
+  const std::vector<std::pair<std::string, Tensor>> views{
+      {"transposed", transpose(plain)},
+      {"of permuted axes", transpose(cube, {1, 2, 0})},
+      {"broadcast", broadcast_to(plain, {9, 31, 37})},
+      {"broadcast along an inner axis", broadcast_to(expand_dims(plain, 1), {31, 9, 37})},
+      {"transposed and broadcast", transpose(broadcast_to(cube, {5, 7, 11, 13}), {2, 0, 3, 1})},
+      {"a number for all elements", broadcast_to(tensor(0.1F), {50, 60})},
+      {"with axes of size 1", transpose(expand_dims(plain, 1), {2, 1, 0})},
+      {"of no elements", transpose(broadcast_to(zeros({0, 3}), {4, 0, 3}))},
+      {"of bools", transpose(greater(plain, 0.0))},
+  };
+  for (const auto& each : views) {
+    CAPTURE(each.first);
+    const Tensor view = each.second;
+    // The identity of a gradient of one's own is a node, of whose value the sum is one, too.
+    const auto kept = [&](const Tensor& x) {
+      return custom_gradient([&](const Tensor& y) {
+        return CustomGradient{identity(view), [y](const Tensor&) -> Tensors { return {y}; }};
+      })(x);
+    };
+    const auto traced = trace(
+        [&](const Tensor& x) {
+          return std::vector<Tensor>{kept(x), reduce_sum(kept(x).cast(float32)), reduce_sum(kept(x).cast(float32), 0)};
+        },
+        {spec(float32, {})});
+    const std::vector<Tensor> expected = traced(tensor(1.0F));
+    const Graph read = Graph::from_graph_def(traced.graph().as_graph_def());
+    const Session session(read);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(same_bits(session.run(traced.output(i).name(), {{traced.input().name(), tensor(1.0F)}}), expected[i]));
+    CHECK(same_bits(Session(Graph::from_graph_def(read.as_graph_def()))
+                        .run(traced.output(1).name(), {{traced.input().name(), tensor(1.0F)}}),
+                    expected[1]));
+  }
+}
+
 TEST_CASE("an axis that is broadcast to size 0 is one in the file, too, where other sizes are not known") {
   const Graph graph;
   {

@@ -229,15 +229,16 @@ class NoEffects final : public Recorder {
   void record(Call&&) override {}
   bool replay(Call& call) override {
     throw UnimplementedError(
-        "custom_gradient: a function that draws random numbers cannot run again, for arguments whose rank was not "
-        "known when the graph was made, or for a file; give the placeholder a shape",
+        "custom_gradient: a function that draws random numbers cannot run again, in a vmap, for arguments whose rank "
+        "was "
+        "not known when the graph was made, or for a file. Draw the numbers outside and pass them to the function",
         call.type(), call.where());
   }
   bool replay_change(const Variable& variable, Tensor&) override {
     throw UnimplementedError(
         join("custom_gradient: a function that changes a Variable, here '", variable.name(),
-             "', cannot run again, for arguments whose rank was not known when the graph was made, or for a file; "
-             "give the placeholder a shape"));
+             "', cannot run again, in a vmap, for arguments whose rank was not known when the graph was made, or for a "
+             "file. Change it outside"));
   }
   void read(const Variable&, Tensor&) override {}
 };

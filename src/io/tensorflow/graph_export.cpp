@@ -164,8 +164,7 @@ class Exporter {
     const Variable& variable = variable_of(node);
     if (style_ == VariableStyle::frozen) {
       const Tensor value = variable.cell()->load();
-      return writer.finish("Const", {},
-                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+      return writer.finish_constant(value);
     }
     FieldList fields{{"container", std::string()}, {"dtype", code_of(variable.dtype())}, {"shape", variable.shape()}};
     if (!variable.trainable()) fields.emplace(hint_not_trainable, true);
@@ -331,8 +330,7 @@ class Exporter {
     if (&op == &const_op) {
       const auto replaced = replaced_constants_.find(&node);
       const Tensor value = replaced == replaced_constants_.end() ? node.attr<Tensor>("value") : replaced->second;
-      return writer.finish("Const", {},
-                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+      return writer.finish_constant(value);
     }
     if (&op == &placeholder_op)
       return writer.finish("Placeholder", {},

@@ -1,10 +1,12 @@
 #include "io/tensorflow/node_writer.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "core/make_tensor.hpp"
+#include "tapestry/ops/array.hpp"
 
 namespace tapestry::io {
 
@@ -197,6 +199,37 @@ void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
   // The last node may have hints of its own.
   std::erase_if(last.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
   last.attrs.merge(hints());
+}
+
+void NodeWriter::finish_constant(const Tensor& value) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(value.rank())), back(order.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto strides = value.strides();
+  const auto is_broadcast = [&](std::int64_t axis) { return strides[static_cast<std::size_t>(axis)] == 0; };
+  // Axes that are broadcast come first, with size 1 in memory; then those that are farthest apart.
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return is_broadcast(a) != is_broadcast(b)
+               ? is_broadcast(a)
+               : strides[static_cast<std::size_t>(a)] > strides[static_cast<std::size_t>(b)];
+  });
+  Ints ends(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(order[i]);
+    ends[axis] = is_broadcast(order[i]) ? 1 : value.shape().sizes()[axis];
+    back[axis] = static_cast<std::int64_t>(i);
+  }
+  const Tensor stored = [&] {
+    const ExecuteNow now;
+    return tapestry::transpose(slice(value, Ints(order.size()), ends), Ints(order.begin(), order.end()));
+  }();
+  const TypeCode type = code_of(value.dtype());
+  if (value.is_contiguous() || !stored.is_contiguous())
+    return finish("Const", {}, {{"dtype", type}, {"value", TensorDef{type, value}}});
+  const Value base = constant("Const", stored), perm = ints("perm", back);
+  if (Shape(ends) == value.shape())
+    return finish("Transpose", {base.name, perm.name}, {{"T", type}, {"Tperm", code_of(perm.dtype)}});
+  const Value moved = transpose(base, back), shape = ints("shape", value.shape().to_vector());
+  finish("BroadcastTo", {moved.name, shape.name}, {{"T", type}, {"Tidx", code_of(shape.dtype)}});
 }
 
 FieldList NodeWriter::hints() const {

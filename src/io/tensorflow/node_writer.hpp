@@ -69,6 +69,9 @@ class NodeWriter {
   /// Ends the expansion of the node into several. The last of these, or an IdentityN of several outputs, takes the
   /// node's name and gets the hints.
   void finish_expanded(const std::vector<Value>& outputs);
+  /// Writes the node as a constant that lies in memory as `value` does, also when it is read again: sums go through it
+  /// in the same order. Axes that are transposed or broadcast become ops; what has gaps is copied.
+  void finish_constant(const Tensor& value);
   /// Makes the node, and those that `stateful_op` adds, wait for these operations, too.
   void wait_for(const std::vector<std::string>& operations) {
     awaited_.insert(awaited_.end(), operations.begin(), operations.end());
