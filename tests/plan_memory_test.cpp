@@ -1,9 +1,13 @@
-// A plan takes no more memory while it is made than while it runs, and a planned step allocates nothing.
+// A plan takes no more memory while it is made than while it runs, a planned step allocates nothing, and a thread that
+// ends leaves nothing.
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <new>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -14,16 +18,23 @@
 
 namespace {
 
-std::atomic<std::int64_t> allocations{0};
+std::atomic<std::int64_t> allocations{0}, live{0};
 
 void* counted(std::size_t bytes) noexcept {
   ++allocations;
+  ++live;
   return std::malloc(bytes);
 }
 void* counted(std::size_t bytes, std::align_val_t alignment) noexcept {
   ++allocations;
+  ++live;
   const auto step = static_cast<std::size_t>(alignment);
   return std::aligned_alloc(step, (bytes + step - 1) / step * step);
+}
+
+void given_back(void* block) noexcept {
+  if (block) --live;
+  std::free(block);
 }
 
 void* required(void* block) {
@@ -40,12 +51,12 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) { return requi
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return counted(bytes, alignment);
 }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
-void operator delete(void* block, const std::nothrow_t&) noexcept { std::free(block); }
-void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { std::free(block); }
+void operator delete(void* block) noexcept { given_back(block); }
+void operator delete(void* block, std::size_t) noexcept { given_back(block); }
+void operator delete(void* block, std::align_val_t) noexcept { given_back(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { given_back(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { given_back(block); }
+void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { given_back(block); }
 
 namespace tapestry::test::plan_memory_test {
 namespace {
@@ -203,6 +214,71 @@ TEST_CASE("making a plan takes the memory of the plan, not that of all results")
   reset_peak_memory();
   session.run(y, {{x, value}});
   CHECK(memory_stats().peak - before < 4 * bytes);
+}
+
+TEST_CASE("a thread that ends leaves nothing on the heap") {
+  // Longer than what a string holds by itself.
+  const std::string name = "a_name_of_forty_characters_or_thereabouts",
+                    device_name = "/job:localhost/replica:0/task:0/cpu:0";
+  nn::Dense layer(2, 3);
+  const std::pair<std::string, std::function<void()>> uses[] = {
+      {"scopes",
+       [&] {
+         const Graph graph;
+         const auto open = graph.as_default();
+         const auto named = name_scope(name);
+         const auto placed = device(device_name);
+         const Tensor p = placeholder(float32, {2}, name);
+         const auto after = control_dependencies({p.op()});
+         const auto beside = colocate_with(p.op());
+         CHECK(tanh(p).name().starts_with(name));
+       }},
+      {"scopes within scopes",
+       [&] {
+         const auto outer = name_scope(name);
+         const auto outside = device(device_name);
+         const auto inner = name_scope(name);
+         const auto inside = device("/cpu:0");
+         tanh(placeholder(float32, {2}, name));
+       }},
+      {"the default graph",
+       [] {
+         Session().run(placeholder(float32, {2}) * 0.0 + 1.0, {{"Placeholder:0", {1, 2}}});
+       }},
+      {"the default session",
+       [] {
+         const Graph graph;
+         const auto open = graph.as_default();
+         const Session session(graph);
+         const auto by_default = session.as_default();
+         tanh(constant({1, 2})).eval();
+       }},
+      {"tapes",
+       [] {
+         std::vector<GradientTape> tapes(9);
+         const Variable w(2.0);
+         const Tensor y = w * w;
+         tapes[8].gradient(y, w);
+       }},
+      {"functions", [] { vmap(grad([](const Tensor& x) { return x * x * x; }))(ones({3})); }},
+      {"a product that packs its operands",
+       [] {
+         matmul(ones({300, 300}), ones({300, 300}));
+       }},
+      {"an error that names its layer",
+       [&] {
+         CHECK_THROWS_AS(layer(ones({4, 5})), Error);
+       }},
+      {"ranks", [] { run_ranks(2, [](const Communicator& world) { world.all_reduce(ones({})); }); }},
+  };
+  for (const auto& [what, use] : uses) {
+    CAPTURE(what);
+    const auto in_a_thread = [&run = use] { std::thread(run).join(); };
+    for (int i = 0; i < 3; ++i) in_a_thread();
+    const std::int64_t before = live;
+    for (int i = 0; i < 10; ++i) in_a_thread();
+    CHECK(live <= before);
+  }
 }
 
 }  // namespace tapestry::test::plan_memory_test

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <new>
+#include <utility>
 
 namespace tapestry::detail {
 
@@ -14,7 +15,9 @@ T& thread_object() {
   constinit static thread_local T* object __attribute__((tls_model("initial-exec"))) = nullptr;
   if (!object) [[unlikely]] {
     struct Emptier {
-      ~Emptier() { *object = T(); }
+      // An empty T takes the place of the old one before that is destroyed, which may still ask for this object. The
+      // old one is moved from: a string that is merely assigned to would keep its memory.
+      ~Emptier() { const T old = std::exchange(*object, T()); }
     };
     alignas(T) constinit static thread_local std::byte place[sizeof(T)] = {};
     static thread_local Emptier registered;
