@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
@@ -260,6 +261,22 @@ TEST_CASE("a thread that ends leaves nothing on the heap") {
          const Tensor y = w * w;
          tapes[8].gradient(y, w);
        }},
+      {"a tape that another thread destroys",
+       [] {
+         auto tape = std::make_unique<GradientTape>();
+         const Variable w(2.0);
+         const Tensor y = w * w;
+         std::thread([&] { tape.reset(); }).join();
+       }},
+      {"a tape that outlives its thread",
+       [] {
+         std::unique_ptr<GradientTape> tape;
+         std::thread([&] {
+           tape = std::make_unique<GradientTape>();
+           const Variable w(2.0);
+           const Tensor y = w * w;
+         }).join();
+       }},
       {"functions", [] { vmap(grad([](const Tensor& x) { return x * x * x; }))(ones({3})); }},
       {"a product that packs its operands",
        [] {
@@ -279,6 +296,23 @@ TEST_CASE("a thread that ends leaves nothing on the heap") {
     for (int i = 0; i < 10; ++i) in_a_thread();
     CHECK(live <= before);
   }
+}
+
+TEST_CASE("a tape that another thread has destroyed keeps nothing") {
+  const auto use = [] {
+    Variable w(2.0);
+    const auto change = [&] {
+      for (int i = 0; i < 100; ++i) w.assign(square(w) * 0.5);
+    };
+    change();
+    const std::int64_t before = live;
+    auto tape = std::make_unique<GradientTape>();
+    change();
+    std::thread([&] { tape.reset(); }).join();
+    change();
+    CHECK(live - before < 20);  // the tape itself, and what its thread finds it by
+  };
+  for (int i = 0; i < 3; ++i) std::thread(use).join();
 }
 
 }  // namespace tapestry::test::plan_memory_test

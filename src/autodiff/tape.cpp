@@ -11,6 +11,7 @@
 #include "autodiff/tape_limits.hpp"
 #include "autodiff/variable_cell.hpp"
 #include "core/make_tensor.hpp"
+#include "dispatch/abandoned_recorders.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/batching.hpp"
 #include "ops/sparse.hpp"
@@ -60,6 +61,7 @@ class GradientTape::Record final : public Recorder {
 
   void start() {
     home_ = &recorders();
+    abandoned_of_home_ = abandoned_recorders();
     home_->push_back(this);
     recording_ = true;
   }
@@ -75,15 +77,12 @@ class GradientTape::Record final : public Recorder {
     if (recording_ && home_ != &recorders())
       throw FailedPreconditionError("A GradientTape records the thread that made it and cannot be used by another one");
   }
-  /// Called before the tape is destroyed. Returns false when another thread's list still has this record, which then
-  /// must stay.
-  bool retire() {
-    if (recording_ && home_ != &recorders()) {
-      abandoned_.store(true, std::memory_order_relaxed);
-      return false;
-    }
-    if (recording_) stop();
-    return true;
+  /// Called when the tape is destroyed. A record that another thread's list still has stays as long as that list.
+  static void retire(std::unique_ptr<Record> record) {
+    if (!record->recording_) return;
+    if (record->home_ == &recorders()) return record->stop();
+    record->abandoned_.store(true, std::memory_order_relaxed);
+    if (const auto abandoned = record->abandoned_of_home_.lock()) abandoned->add(std::move(record));
   }
   /// Called after a pause. A tape that has given its gradient in the meantime stays stopped.
   void resume() {
@@ -105,7 +104,7 @@ class GradientTape::Record final : public Recorder {
   }
 
   void record(Call&& call) override {
-    if (!call.op().gradient.flows() || abandoned_.load(std::memory_order_relaxed)) return;
+    if (!call.op().gradient.flows() || is_abandoned()) return;
     Slots inputs, outputs;
     bool tracked = false, differentiable = false;
     for (const Tensor& input : call.inputs()) {
@@ -141,6 +140,7 @@ class GradientTape::Record final : public Recorder {
   }
 
   void read(const Variable& variable, Tensor& value) override {
+    if (is_abandoned()) return;
     if (options_.watch_accessed_variables && variable.trainable() && is_floating(variable.dtype()))
       see(variable, value);
     else if (watched_.contains(variable.cell().get()))
@@ -193,6 +193,13 @@ class GradientTape::Record final : public Recorder {
   }
 
  private:
+  /// Asked by the thread that is recorded, which alone may free what it has recorded.
+  bool is_abandoned() {
+    if (!abandoned_.load(std::memory_order_relaxed)) return false;
+    forget();
+    return true;
+  }
+
   static void strip(Tensors& tensors, std::uint32_t needed) {
     if (needed == ~0U) return;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -218,6 +225,7 @@ class GradientTape::Record final : public Recorder {
 
   TapeOptions options_;
   Recorders* home_ = nullptr;  ///< the list of the thread that is recorded
+  std::weak_ptr<AbandonedRecorders> abandoned_of_home_;
   bool recording_ = false, claimed_ = false;
   std::atomic<bool> abandoned_ = false;
   SlotTable slots_;
@@ -283,9 +291,7 @@ void GradientTape::Record::run_and_tell(Backward& walk, const std::vector<Source
 }
 
 GradientTape::GradientTape(const TapeOptions& options) : record_(std::make_unique<Record>(options)) {}
-GradientTape::~GradientTape() {
-  if (!record_->retire()) static_cast<void>(record_.release());
-}
+GradientTape::~GradientTape() { Record::retire(std::move(record_)); }
 
 void GradientTape::watch(const Tensor& tensor, Where where) {
   blaming({}, where, [&] { record_->watch(tensor); });

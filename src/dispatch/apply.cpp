@@ -6,6 +6,7 @@
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "core/thread_object.hpp"
+#include "dispatch/abandoned_recorders.hpp"
 #include "dispatch/autocast.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
@@ -236,7 +237,22 @@ void perform(Call& call, Sink* sink) {
 
 }  // namespace
 
-Recorders& recorders() { return detail::thread_object<Recorders>(); }
+namespace {
+
+struct RecordersOfThread {
+  Recorders list;
+  std::shared_ptr<AbandonedRecorders> abandoned;
+};
+
+}  // namespace
+
+Recorders& recorders() { return detail::thread_object<RecordersOfThread>().list; }
+
+std::weak_ptr<AbandonedRecorders> abandoned_recorders() {
+  auto& abandoned = detail::thread_object<RecordersOfThread>().abandoned;
+  if (!abandoned) abandoned = std::make_shared<AbandonedRecorders>();
+  return abandoned;
+}
 
 namespace {
 bool& function_is_recorded() {
