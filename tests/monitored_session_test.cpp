@@ -1,7 +1,10 @@
 // Training sessions in this process, and on servers over memory.
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -70,6 +73,24 @@ Server at_port(int port) {
 }
 
 }  // namespace
+
+TEST_CASE("other threads use the graph while a session begins") {
+  const Server server = at_port(4999);
+  for (const std::string& target : {std::string(), server.target()}) {
+    CAPTURE(target);
+    const Regression model = make_model();
+    std::future<std::int64_t> version;
+    bool was_free = false;
+    MonitoredSessionOptions options;
+    options.hooks.push_back({.after_create = [&](const Session&) {
+      version = std::async(std::launch::async, [&] { return model.graph.version(); });
+      was_free = version.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    }});
+    const MonitoredSession training(target, model.graph, options);
+    CHECK(was_free);
+    CHECK(version.get() == model.graph.version());
+  }
+}
 
 TEST_CASE("a training that is resumed has the bits of an unbroken one") {
   for (const bool remote : {false, true})

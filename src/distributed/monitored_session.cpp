@@ -102,16 +102,22 @@ struct MonitoredSession::State {
   State(std::string_view to, const Graph& of, const MonitoredSessionOptions& given)
       : target(to), graph(of), options(given) {
     check(options);
-    const detail::GraphState& nodes = *graph.state();
-    const std::lock_guard lock(nodes.mutex());
-    counter = find_global_step(nodes);
-    variables = nodes.variables();
-    if (is_remote()) add_nodes();
+    prepare();
     create();
   }
 
   bool is_remote() const { return !target.empty(); }
   bool saves() const { return options.is_chief && !options.checkpoint_dir.empty(); }
+
+  /// Finds the Variables, and adds the operations for those on servers. The graph is locked meanwhile, and no longer:
+  /// others may use it while `create` waits for them.
+  void prepare() {
+    const detail::GraphState& nodes = *graph.state();
+    const std::lock_guard lock(nodes.mutex());
+    counter = find_global_step(nodes);
+    variables = nodes.variables();
+    if (is_remote()) add_nodes();
+  }
 
   // ---- The operations for Variables on servers ----
 
