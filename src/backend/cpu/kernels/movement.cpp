@@ -30,8 +30,13 @@ struct Element<8> {
 
 // --- Transposition of small squares in registers -------------------------------------------------------------------
 
-using Row4 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
-using Row8 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint64_t;  // also for pairs of 4 bytes
+using Row4 [[gnu::vector_size(32), gnu::may_alias]] = std::uint32_t;
+using Row8 [[gnu::vector_size(32), gnu::may_alias]] = std::uint64_t;  // also for pairs of 4 bytes
+/// As they lie in memory. Not for references in templates, where clang forgets the alignment.
+/// @{
+using Row4InMemory [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
+using Row8InMemory [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint64_t;
+/// @}
 
 /// Interleaves the lower (high = false) or upper halves of each 16 bytes of two rows.
 template <bool high>
@@ -51,16 +56,16 @@ TAPESTRY_INLINE void interleave(const Row8& a, const Row8& b, Row8& y) {
 template <bool high>
 TAPESTRY_INLINE void join_halves(const Row8& a, const Row8& b, void* y) {
   if constexpr (high)
-    *static_cast<Row8*>(y) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    *static_cast<Row8InMemory*>(y) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
   else
-    *static_cast<Row8*>(y) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+    *static_cast<Row8InMemory*>(y) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
 }
 
 /// 8 x 8 elements of 4 bytes: pairs, then fours, then halves.
 TAPESTRY_INLINE void transpose_square(const std::uint32_t* x, std::int64_t x_stride, std::uint32_t* y,
                                       std::int64_t y_stride) {
   Row4 row[8], pairs[8];
-  for (int i = 0; i < 8; ++i) row[i] = *reinterpret_cast<const Row4*>(x + i * x_stride);
+  for (int i = 0; i < 8; ++i) row[i] = *reinterpret_cast<const Row4InMemory*>(x + i * x_stride);
   for (int i = 0; i < 8; i += 2) {
     interleave<false>(row[i], row[i + 1], pairs[i]);
     interleave<true>(row[i], row[i + 1], pairs[i + 1]);
@@ -83,7 +88,7 @@ TAPESTRY_INLINE void transpose_square(const std::uint32_t* x, std::int64_t x_str
 TAPESTRY_INLINE void transpose_square(const std::uint64_t* x, std::int64_t x_stride, std::uint64_t* y,
                                       std::int64_t y_stride) {
   Row8 row[4], pairs[4];
-  for (int i = 0; i < 4; ++i) row[i] = *reinterpret_cast<const Row8*>(x + i * x_stride);
+  for (int i = 0; i < 4; ++i) row[i] = *reinterpret_cast<const Row8InMemory*>(x + i * x_stride);
   for (int i = 0; i < 4; i += 2) {
     interleave<false>(row[i], row[i + 1], pairs[i]);
     interleave<true>(row[i], row[i + 1], pairs[i + 1]);
