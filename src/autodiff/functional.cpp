@@ -28,6 +28,7 @@ auto call_at(Where where, const F& f, const Tensors& xs) {
 Tensor detail::own_argument(const Tensor& x, Where where) { return identity(In(x, where)); }
 std::vector<Tensor> detail::own_argument(const std::vector<Tensor>& xs, Where where) {
   std::vector<Tensor> own;
+  own.reserve(xs.size());
   for (const Tensor& each : xs) own.push_back(own_argument(each, where));
   return own;
 }

@@ -421,7 +421,7 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
 namespace {
 
 Tensor on_device(const std::vector<std::int64_t>& numbers, Device device) {
-  const Tensor result = detail::make_tensor(int64, {std::ssize(numbers)}, device);
+  Tensor result = detail::make_tensor(int64, {std::ssize(numbers)}, device);
   backend_of(device).copy_from_host(result.impl().data, numbers.data(), numbers.size() * sizeof(std::int64_t));
   return result;
 }

@@ -109,9 +109,9 @@ const char* name_of_kind(AttrKind kind) { return kind_names[static_cast<std::siz
 Attrs any_attrs(const Op& op) {
   std::vector<Attr> attrs;
   for (const OpAttr& each : op.attrs) {
-    if (each.kind == AttrKind::flag) attrs.push_back({each.name, false});
-    if (each.kind == AttrKind::number) attrs.push_back({each.name, std::int64_t{0}});
-    if (each.kind == AttrKind::real) attrs.push_back({each.name, 0.0});
+    if (each.kind == AttrKind::flag) attrs.emplace_back(each.name, false);
+    if (each.kind == AttrKind::number) attrs.emplace_back(each.name, std::int64_t{0});
+    if (each.kind == AttrKind::real) attrs.emplace_back(each.name, 0.0);
   }
   return Attrs(attrs);
 }

@@ -12,9 +12,10 @@ std::optional<int> input_count(const Op& op);
 /// The op of that name. Throws NotFoundError, "Unrecognized Op name X".
 const Op& registered_op(std::string_view name, Where where);
 
-/// A call of an op by its name, as `apply_op` and `Graph::create_op` are given it. The inputs are not promoted yet.
-/// Throws an error when there is no such op, and when the inputs are too few or too many or the attributes do not fit.
-Call named_call(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name);
+/// A call of an op by its name, and with a name for its node, as `apply_op` and `Graph::create_op` are given them. The
+/// inputs are not promoted yet. Throws an error when there is no such op, and when the inputs are too few or too many
+/// or the attributes do not fit.
+Call named_call(std::string_view name, const InList& inputs, const Attrs& attrs, std::string_view node);
 
 /// Both are defined in io/tensorflow/call_rules.cpp, by the rules of TensorFlow's ops, which tell what an absent
 /// attribute stands for and how many inputs an op has: the attributes with those that a call may lack in TensorFlow,

@@ -56,7 +56,7 @@ DType wire_type(DType dtype) { return is_half(dtype) ? float32 : dtype; }
 Tensor as_type(const Tensor& tensor, DType dtype) {
   Backend& backend = backend_of(tensor.device());
   if (tensor.dtype() == dtype) return backend.contiguous(tensor);
-  const Tensor result = make_tensor(dtype, tensor.shape(), tensor.device());
+  Tensor result = make_tensor(dtype, tensor.shape(), tensor.device());
   backend.copy(tensor, result);
   return result;
 }
@@ -403,7 +403,7 @@ Tensor gather_unequal(const Call& call, const Tensor& own, std::span<const std::
     shape.set(0, count);
     return make_tensor(own.dtype(), shape, own.device());
   };
-  const Tensor all = rows_like(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  Tensor all = rows_like(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
   if (all.size() == 0) return all;
   // A collective needs equal shapes.
   const Tensor padded = rows_like(most), gathered = rows_like(most * std::ssize(counts));
@@ -522,6 +522,7 @@ Tensor Communicator::broadcast(In x, int root, std::string_view name) const {
 void Communicator::broadcast(const std::vector<Variable>& variables, int root, Where where) const {
   const PauseRecording pause;
   std::vector<Tensor> values;
+  values.reserve(variables.size());
   for (const Variable& each : variables) values.push_back(broadcast({each.value(), where}, root));
   for (std::size_t i = 0; i < variables.size(); ++i) variables[i].assign({values[i], where});
 }

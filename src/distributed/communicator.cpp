@@ -1,6 +1,7 @@
 #include "tapestry/distributed/communicator.hpp"
 
 #include <exception>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -80,8 +81,8 @@ void run_ranks(int ranks, const std::function<void(const Communicator&)>& functi
   tapestry::detail::require_function(function, "run_ranks", where);
   if (ranks < 1) throw InvalidArgumentError(join("run_ranks needs at least 1 rank, got ", ranks), where);
   const auto job = std::make_shared<ThreadJob>(static_cast<std::size_t>(ranks));
-  std::vector<int> members;
-  for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(job, members);
   std::vector<std::exception_ptr> errors(members.size());
   const auto run = [&](int rank) {

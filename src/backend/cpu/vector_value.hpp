@@ -73,7 +73,8 @@ class Value {
   Value(VectorCode& code, int node) : code_(&code), node_(node) {}
   bool is_constant() const { return code_ == nullptr; }
   T constant() const { return constant_; }
-  VectorCode& code() const { return *code_; }
+  /// That of a number that is no constant.
+  VectorCode& code() const { return *code_; }  // NOLINT(clang-analyzer-core.uninitialized.UndefReturn)
   int node_in(VectorCode& code) const {
     if (code_) return node_;
     return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::bit_cast<Bits>(constant_)});
@@ -192,6 +193,7 @@ class Whole {
     const std::uint64_t own = dtype_ == DType::int64   ? bits
                               : dtype_ == DType::int32 ? bits & 0xffffffffU
                                                        : bits & 0xffU;
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): of two numbers that meet, one has code
     return {*code_, code_->add({VectorOp::constant, lane(), 0, {-1, -1, -1}, own}), dtype_};
   }
 
