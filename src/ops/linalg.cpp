@@ -179,14 +179,13 @@ TAPESTRY_OP(cholesky_op){{
     .batch = batch_in_front,
 }};
 
-/// The gradients of a and b where op(a) x = b, op = transpose if adjoint.
-template <class Solve>
-Tensors solve_gradients(const Call& call, const Tensor& g, Solve solve_with) {
-  const bool adjoint = attr_or(call, "adjoint", false);
-  const Tensor &a = call.input(0), &x = call.output();
-  Tensor of_b = solve_with(a, g, SolveOptions{!adjoint});
+/// The gradients of a and b where op(a) x = b, op = transpose if adjoint, from that of b, the solution with the other
+/// op.
+Tensors solve_gradients(const Call& call, const Tensor& of_b) {
+  const Tensor& x = call.output();
   const auto of_a = [&] {
-    return -(adjoint ? matmul(x, of_b, {.transpose_b = true}) : matmul(of_b, x, {.transpose_b = true}));
+    return attr_or(call, "adjoint", false) ? -matmul(x, of_b, {.transpose_b = true})
+                                           : -matmul(of_b, x, {.transpose_b = true});
   };
   return wanted(call, of_a, [&] { return of_b; });
 }
@@ -198,7 +197,7 @@ TAPESTRY_OP(solve_op){{
     .forward = run_linalg<Linalg::solve>,
     .gradient =
         [](const Call& call, const Tensor& g) {
-          return solve_gradients(call, g, [](auto... arguments) { return solve(arguments...); });
+          return solve_gradients(call, solve(call.input(0), g, {.adjoint = !attr_or(call, "adjoint", false)}));
         },
     .promotion = floating_type,
     .needs = Needs{1, 1},
@@ -208,14 +207,22 @@ TAPESTRY_OP(solve_op){{
 
 TAPESTRY_OP(triangular_solve_op){{
     .name = "MatrixTriangularSolve",
-    .attrs = {{"adjoint", AttrKind::flag, optional}},
+    .attrs = {{"lower", AttrKind::flag, optional}, {"adjoint", AttrKind::flag, optional}},
     .infer = solution_like_right_side,
-    .forward = run_linalg<Linalg::triangular_solve>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          // The kernels take lower triangles. An upper one is the adjoint of a lower one.
+          const bool lower = attr_or(call, "lower", true);
+          const Tensor a = lower ? call.input(0) : view_transposed(call.input(0));
+          const std::array inputs{a, call.input(1)};
+          backend.linalg(Linalg::triangular_solve, inputs, attr_or(call, "adjoint", false) == lower, call.outputs());
+        },
     .gradient =
         [](const Call& call, const Tensor& g) {
+          const bool lower = attr_or(call, "lower", true), adjoint = attr_or(call, "adjoint", false);
           Tensors gradients =
-              solve_gradients(call, g, [](auto... arguments) { return triangular_solve(arguments...); });
-          if (gradients[0]) gradients[0] = band_part(gradients[0], -1, 0);
+              solve_gradients(call, triangular_solve(call.input(0), g, {.lower = lower, .adjoint = !adjoint}));
+          if (gradients[0]) gradients[0] = band_part(gradients[0], lower ? -1 : 0, lower ? 0 : -1);
           return gradients;
         },
     .promotion = floating_type,
@@ -417,9 +424,8 @@ TAPESTRY_OP(svd_op){{
 }};
 
 /// Applies a solver; a vector as the right side becomes a matrix of one column.
-Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::string_view name) {
+Tensor solve_by(const Op& op, In a, In b, const Attrs& attrs, std::string_view name) {
   return blaming(op.name, a.where(), [&] {
-    const Attrs attrs{{"adjoint", options.adjoint}};
     if (rank_of(b) != 1) return apply(op, {a, b}, attrs, name);
     // The error shows the shapes that the user gave.
     if (a->shape().has_rank() && (a->rank() != 2 || !sizes_agree(a->shape().sizes().back(), b->shape().sizes()[0])))
@@ -443,10 +449,10 @@ Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std::string_view 
 
 Tensor cholesky(In x, std::string_view name) { return apply(cholesky_op, {x}, {}, name); }
 Tensor solve(In a, In b, const SolveOptions& options, std::string_view name) {
-  return solve_by(solve_op, a, b, options, name);
+  return solve_by(solve_op, a, b, {{"adjoint", options.adjoint}}, name);
 }
-Tensor triangular_solve(In a, In b, const SolveOptions& options, std::string_view name) {
-  return solve_by(triangular_solve_op, a, b, options, name);
+Tensor triangular_solve(In a, In b, const TriangularSolveOptions& options, std::string_view name) {
+  return solve_by(triangular_solve_op, a, b, {{"lower", options.lower}, {"adjoint", options.adjoint}}, name);
 }
 Tensor inverse(In x, std::string_view name) { return apply(inverse_op, {x}, {}, name); }
 Tensor det(In x, std::string_view name) { return apply(det_op, {x}, {}, name); }

@@ -35,7 +35,9 @@ for row in ("qr of [3,3], multiplied back", "q of [3,3]", "r of [3,3]"):
 DECOMPOSED = ("svd, multiplied back", "singular values", "det", "slogdet", "slogdet's sign", "eigh, multiplied back", "eigenvalues",
               "eigenvectors", *(f"{part} of {shape}{end}" for shape in ("[2,4,3]", "[3,3]", "[2,3,5]")
                                 for part, end in (("qr", ", multiplied back"), ("q", ""), ("r", ""))))
-for row in ("round", "triangular_solve", "triangular_solve, adjoint", *DECOMPOSED):
+TRIANGULAR = [f"triangular_solve{upper}{adjoint}{end}" for upper in ("", ", upper") for adjoint in ("", ", adjoint")
+              for end in ("", ", multiplied back")]
+for row in ("round", *TRIANGULAR, *DECOMPOSED):
     LIMITS |= {f"{row} ({dtype})": "No OpKernel was registered" for dtype in ("float16", "bfloat16")}
 for row in DECOMPOSED:
     LIMITS[f"{row} (bfloat16)"] = "Value for attr 'T' of bfloat16 is not in the list of allowed values"

@@ -191,9 +191,24 @@ OpCases matrix_cases() {
                       return solve(x[0] + 3.0 * eye(3, {.dtype = float64, .device = x[0].device()}), x[1],
                                    {.adjoint = adjoint});
                     }});
-    rows.push_back({.name = adjoint ? "triangular_solve, adjoint" : "triangular_solve",
-                    .inputs = {numbers({3, 3}, 0.5, 1.5, 83), numbers({3, 2}, -1, 1, 84)},
-                    .f = [=](const Inputs& x) { return triangular_solve(x[0], x[1], {.adjoint = adjoint}); }});
+    for (const bool lower : {true, false}) {
+      const std::string name =
+          std::string("triangular_solve") + (lower ? "" : ", upper") + (adjoint ? ", adjoint" : "");
+      rows.push_back(
+          {.name = name,
+           .inputs = {numbers({3, 3}, 0.5, 1.5, 83), numbers({3, 2}, -1, 1, 84)},
+           .f = [=](const Inputs& x) { return triangular_solve(x[0], x[1], {.lower = lower, .adjoint = adjoint}); }});
+      rows.push_back({.name = name + ", multiplied back",
+                      .inputs = {numbers({2, 3, 3}, 0.5, 1.5, 83), numbers({2, 3, 2}, -1, 1, 84)},
+                      .f =
+                          [=](const Inputs& x) {
+                            const Tensor triangle = band_part(x[0], lower ? -1 : 0, lower ? 0 : -1);
+                            return matmul(triangle, triangular_solve(x[0], x[1], {.lower = lower, .adjoint = adjoint}),
+                                          {.transpose_a = adjoint});
+                          },
+                      .reference = [](const std::vector<Elements>& x) { return x[1]; },
+                      .orders = 0});
+    }
   }
   rows.push_back({.name = "inverse", .inputs = {numbers({2, 3, 3}, -1, 1, 85)}, .f = [](const Inputs& x) {
                     return inverse(x[0] + 3.0 * eye(3, {.dtype = float64, .device = x[0].device()}));

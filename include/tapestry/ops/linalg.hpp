@@ -103,7 +103,7 @@ TAPESTRY_API Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std:
 /// gradient is that of Murray 2016, "Differentiation of the Cholesky decomposition", section 3.
 TAPESTRY_API Tensor cholesky(In x, std::string_view name = {});
 
-/// The system of equations that `solve` and `triangular_solve` solve.
+/// The system of equations that `solve` solves.
 struct SolveOptions {
   bool adjoint = false;  ///< whether to solve a^T x = b
 };
@@ -112,8 +112,15 @@ struct SolveOptions {
 TAPESTRY_API Tensor solve(In a, In b, const SolveOptions& options = {}, std::string_view name = {});
 /// The same with default options and a name.
 inline Tensor solve(In a, In b, const NodeName auto& name) { return solve(a, b, {}, name); }
-/// The same for lower triangular matrices a, whose upper triangles are not read.
-TAPESTRY_API Tensor triangular_solve(In a, In b, const SolveOptions& options = {}, std::string_view name = {});
+/// The system of equations that `triangular_solve` solves.
+struct TriangularSolveOptions {
+  bool lower = true;     ///< whether a is the lower triangle; otherwise it is the upper one
+  bool adjoint = false;  ///< whether to solve a^T x = b
+};
+/// The same for triangular matrices a: only the triangle that `lower` names is read, and only it has a gradient.
+/// TensorFlow's triangular_solve, and PyTorch's solve_triangular with upper = !lower.
+TAPESTRY_API Tensor triangular_solve(In a, In b, const TriangularSolveOptions& options = {},
+                                     std::string_view name = {});
 /// The same with default options and a name.
 inline Tensor triangular_solve(In a, In b, const NodeName auto& name) { return triangular_solve(a, b, {}, name); }
 /// The inverses of matrices [..., n, n]. Throws InvalidArgumentError when a matrix is singular.

@@ -224,7 +224,6 @@ bool is_adjoint(const NodeDef& def) { return has_flag(def, "adjoint", true); }
 bool lacks_vectors(const NodeDef& def) {
   return has_flag(def, "compute_uv", false) || has_flag(def, "compute_v", false);
 }
-bool is_upper(const NodeDef& def) { return has_flag(def, "lower", false); }
 
 /// Each matrix, transposed.
 Tensor transposed(const ForeignNode& n, const Tensor& matrices) {
@@ -247,13 +246,6 @@ Tensors read_singular_values(const ForeignNode& n) {
 Tensors read_eigenvalues(const ForeignNode& n) {
   return n.composed([&]() -> Tensors { return {eigh(n.in(0)).e, zeros({}, {.dtype = n.in(0).dtype()})}; });
 }
-/// An upper triangular matrix is the adjoint of a lower one.
-Tensors read_upper_solve(const ForeignNode& n) {
-  require_one_type(n);
-  return n.composed([&] {
-    return triangular_solve(transposed(n, n.in(0)), n.in(1), {.adjoint = !n.node.attr_or<bool>("adjoint", false)});
-  });
-}
 
 }  // namespace
 
@@ -265,14 +257,6 @@ ForeignOps foreign_matrices() {
             .lacks_sizes = lacks_rank,
             .outputs = {like(0)},
             .read = read_adjoint_inverse};
-  };
-  const auto solve_op = [](std::string_view name) -> ForeignOp {
-    return {.name = name,
-            .inputs = 2,
-            .applies = is_upper,
-            .lacks_sizes = lacks_rank,
-            .outputs = {like(0)},
-            .read = read_upper_solve};
   };
   const auto singular_values_op = [](std::string_view name) -> ForeignOp {
     return {.name = name,
@@ -293,8 +277,6 @@ ForeignOps foreign_matrices() {
   return {
       inverse_op("BatchMatrixInverse"),
       inverse_op("MatrixInverse"),
-      solve_op("BatchMatrixTriangularSolve"),
-      solve_op("MatrixTriangularSolve"),
       singular_values_op("BatchSvd"),
       singular_values_op("Svd"),
       eigenvalues_op("BatchSelfAdjointEigV2"),

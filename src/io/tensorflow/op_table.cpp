@@ -206,7 +206,7 @@ std::vector<OpRule> op_table() {
   add(solve);
   OpRule triangular = solve;
   triangular.op = triangular.tensorflow = "MatrixTriangularSolve";
-  triangular.fields.push_back(fixed("lower", true));
+  triangular.fields.push_back(field("lower", "lower", true));
   add(triangular);
   OpRule svd = plain("Svd", 1);
   svd.fields.push_back(fixed("compute_uv", true));
