@@ -281,6 +281,61 @@ TEST_CASE("what was moved from") {
   CHECK((event == std::default_sentinel) == (same_event == std::default_sentinel));
 }
 
+// A module that was moved from has lost the parts that it had in a list, and says so.
+TEST_CASE("modules that were moved from") {
+  const Tensor x = ones({2, 3, 4});
+  const auto check = [&](auto module) {
+    const auto same = module;
+    auto taken = std::move(module);
+    TAPESTRY_PRECONDITION("moved to another one", module(x));  // NOLINT(bugprone-use-after-move)
+    TAPESTRY_PRECONDITION("moved to another one", std::as_const(module)(x));
+    const auto copy = module;
+    TAPESTRY_PRECONDITION("moved to another one", copy(x));
+    module = same;
+    module(x);
+    module = std::move(taken);
+    module(x);
+    TAPESTRY_PRECONDITION("moved to another one", taken(x));  // NOLINT(bugprone-use-after-move)
+    std::swap(module, taken);
+    taken(x);
+    if constexpr (!std::same_as<decltype(module), nn::Lambda>) {
+      const StateDict state = taken.state_dict();
+      TAPESTRY_PRECONDITION("was moved to another one, which has its parts now", module.parameters());
+      TAPESTRY_PRECONDITION("was moved to another one, which has its parts now", module.state_dict());
+      TAPESTRY_PRECONDITION("was moved to another one, which has its parts now", module.load_state_dict(state));
+      TAPESTRY_PRECONDITION("was moved to another one, which has its parts now", module.eval());
+      TAPESTRY_PRECONDITION("was moved to another one, which has its parts now", module.to(float64));
+    }
+  };
+  struct Blocks : nn::Layer {
+    std::vector<nn::Dense> blocks{nn::Dense(4, 4)};
+    TAPESTRY_FIELDS(blocks)
+
+   private:
+    Tensor forward(const Tensor& y) const override { return blocks[0](y); }
+  };
+  check(nn::Sequential(nn::Dense(4, 2)));
+  check(nn::Sequential(nn::RMSNorm(4), nn::Sequential(nn::Dense(4, 2), relu)));
+  check(nn::Lambda(relu));
+  check(nn::RNN(4, 2));
+  check(nn::GRU(4, 2, {.bidirectional = true}));
+  check(nn::LSTM(4, 2, {.layers = 2}));
+  check(Blocks());
+
+  struct Net : nn::Module {
+    nn::Sequential body{nn::Dense(4, 2)}, nothing;
+    TAPESTRY_FIELDS(body, nothing)
+  };
+  Net net;
+  const nn::Sequential body = std::move(net.body);
+  TAPESTRY_PRECONDITION("The Sequential 'body' was moved to another one", net.parameters());
+  TAPESTRY_PRECONDITION("The Sequential was moved to another one", net.body.at<nn::Dense>(0));
+  CHECK(body.parameters().size() == 2);
+  net.body.add(nn::Dense(4, 3));  // a new one
+  CHECK(net.body(x).shape() == Shape{2, 3, 3});
+  CHECK(net.nothing(x).is(x));
+}
+
 // The parts of a training that were moved from make the same steps, together with what they were moved to.
 TEST_CASE("what was moved from in a training") {
   const auto moved = [](auto& from) { return std::decay_t<decltype(from)>(std::move(from)); };
@@ -306,6 +361,19 @@ TEST_CASE("what was moved from in a training") {
   const train::DataParallel same_parallel = moved(parallel);
   parallel.minimize(loss, {w});
   check_values(w, {0.375});
+  const std::vector<train::LearningRate> rates{0.5, train::PiecewiseConstantDecay({1}, {0.5, 0.5}),
+                                               train::LinearWarmup(0.5, 1),
+                                               train::LinearWarmup(train::PiecewiseConstantDecay({1}, {0.5, 0.5}), 1)};
+  for (train::LearningRate rate : rates) {
+    const train::LearningRate same_rate = moved(rate);
+    CHECK(rate(3) == 0.5);
+  }
+  train::PiecewiseConstantDecay pieces({1}, {0.25, 0.5});
+  const train::PiecewiseConstantDecay same_pieces = moved(pieces);
+  CHECK(pieces(2) == 0.5);
+  train::LinearWarmup warmup(pieces, 1);
+  const train::LinearWarmup same_warmup = moved(warmup);
+  CHECK(warmup(3) == 0.5);
   train::LBFGS lbfgs({w});
   const train::LBFGS same_lbfgs = moved(lbfgs);
   lbfgs.minimize(loss);

@@ -62,6 +62,7 @@ Tensor LayerCall::gives(const Tensor& result) const {
 }
 
 Tensor Layer::operator()(In x) const {
+  require_parts(*this, {}, x.where());
   const LayerCall call(*this, x.where());
   return naming(*this, {x.tensor()}, [&] { return call.gives(forward(x)); });
 }

@@ -33,6 +33,7 @@ void check_parts(const std::vector<Field>& fields, const std::string& prefix, Wh
   for (const Field& field : fields) {
     Module* const* part = std::get_if<Module*>(&field.part);
     if (!part) continue;
+    require_parts(**part, prefix + field.name, where);
     const Fields parts = (*part)->fields();
     if (!parts.are_named() && holds_parts(**part, field.bytes))
       throw_unnamed(join(" of '", prefix, field.name, "'"), **part, where);
@@ -41,8 +42,9 @@ void check_parts(const std::vector<Field>& fields, const std::string& prefix, Wh
 }
 
 /// The fields, for functions that would silently leave out parts that a class has not named. Throws
-/// FailedPreconditionError for such a class.
+/// FailedPreconditionError for such a class, and for a module that has lost its parts.
 std::vector<Field> named_fields_of(const Module& module, Where where) {
+  require_parts(module, {}, where);
   const Fields fields = const_cast<Module&>(module).fields();
   if (!fields.are_named()) throw_unnamed("", module, where);
   check_parts(fields.list(), "", where);
@@ -114,6 +116,13 @@ std::string misfit(const std::string& name, const Tensor& place, const Tensor& v
 }
 
 }  // namespace
+
+void require_parts(const Module& module, std::string_view path, Where where) {
+  if (!module.moved_ || !const_cast<Module&>(module).fields().lacks_parts()) return;
+  throw FailedPreconditionError(join("The ", type_name(module), path.empty() ? "" : join(" '", path, "'"),
+                                     " was moved to another one, which has its parts now: use that one"),
+                                where);
+}
 
 std::string Fields::next_name(std::string_view& names) {
   const std::size_t comma = std::min(names.find(','), names.size());

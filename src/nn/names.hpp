@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tapestry/nn/module.hpp"
 
@@ -24,6 +25,10 @@ bool holds_parts(const Module& module, std::size_t bytes);
 
 /// The path of the module from the outermost one; "" for the outermost one itself and for a module that is not listed.
 std::string path_of(const Module& module);
+
+/// Throws FailedPreconditionError for a module that was moved to another one, and has lost parts thereby. `path` is the
+/// module's path from the one that the user has named.
+void require_parts(const Module& module, std::string_view path, Where where);
 
 /// Puts the module in which an error happened in front of the error's message: "1.b: Dense(8, 9) got [2,5]: ". Only the
 /// innermost of nested modules is named.

@@ -62,6 +62,7 @@ Recurrent::Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, c
 
 Fields Recurrent::fields() {
   Fields fields;
+  if (layers.empty()) fields.note_empty_list();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string suffix = join("_l", i / directions(), i % directions() == 1 ? "_reverse" : "");
     fields.add("weight_ih" + suffix, layers[i].weight_ih);
@@ -170,6 +171,7 @@ Recurrent::Sequence Recurrent::run_direction(std::size_t place, const Tensor& x,
 }
 
 Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& given_lengths, const Scan& scan) const {
+  require_parts(*this, {}, x.where());
   const LayerCall call(*this, x.where());
   const auto blamed = [&](auto f) {
     return naming(*this, {x.tensor()}, [&] { return blaming(type_name(*this), x.where(), f); });

@@ -22,6 +22,7 @@ Sequential& Sequential::operator=(const Sequential& other) {
 
 Fields Sequential::fields() {
   Fields fields;
+  if (stages_.empty()) fields.note_empty_list();
   for (std::size_t i = 0; i < stages_.size(); ++i)
     fields.add(std::to_string(i), stages_[i]->module(), stages_[i]->bytes());
   return fields;
@@ -34,6 +35,7 @@ Tensor Sequential::forward(const Tensor& x) const {
 }
 
 Module& Sequential::module_at(std::size_t place, Where where) {
+  require_parts(*this, {}, where);
   if (place >= stages_.size())
     throw OutOfRangeError(join("There is no module ", place, " in a Sequential of ", stages_.size()), where);
   return stages_[place]->module();

@@ -41,4 +41,24 @@ class Owned : public std::unique_ptr<T> {
   T& operator*() const { return *owned(this->get()); }
 };
 
+/// Whether the object that has this as a member was moved to another one, as copies of it are then, too.
+class Moved {
+ public:
+  Moved() = default;
+  Moved(const Moved&) = default;
+  Moved& operator=(const Moved&) = default;
+  Moved(Moved&& other) noexcept : away_(std::exchange(other.away_, true)) {}
+  Moved& operator=(Moved&& other) noexcept {
+    const bool away = std::exchange(other.away_, true);
+    away_ = away;
+    return *this;
+  }
+  ~Moved() = default;
+
+  explicit operator bool() const { return away_; }
+
+ private:
+  bool away_ = false;
+};
+
 }  // namespace tapestry::detail

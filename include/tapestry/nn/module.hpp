@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/nn/parameter.hpp"
 #include "tapestry/state_dict.hpp"
 
@@ -75,6 +76,7 @@ class TAPESTRY_API Fields {
   }
   template <std::ranges::forward_range List>
   void add(const std::string& name, List& parts) {
+    if (std::ranges::empty(parts)) note_empty_list();
     std::size_t place = 0;
     for (auto& part : parts) add(name + "." + std::to_string(place++), part);
   }
@@ -85,11 +87,15 @@ class TAPESTRY_API Fields {
                   "would share a tp::Variable.");
   }
   /// @}
+  /// Notes that a list of parts is empty.
+  void note_empty_list() { lacks_parts_ = true; }
 
   /// The parts in order.
   std::vector<Field> list() const { return list_; }
   /// Whether the class has named its parts, even if there are none. The default of Module::fields has not.
   bool are_named() const { return are_named_; }
+  /// Whether a list of parts is empty, as it is in a module that was moved to another one.
+  bool lacks_parts() const { return lacks_parts_; }
 
  private:
   template <class T>
@@ -108,7 +114,7 @@ class TAPESTRY_API Fields {
                  std::size_t bytes = 0);
 
   std::vector<Field> list_;
-  bool are_named_ = true;
+  bool are_named_ = true, lacks_parts_ = false;
 };
 
 /// Registers a module that has named its parts. TAPESTRY_FIELDS adds a member of this type to the class. Errors, graphs
@@ -155,6 +161,10 @@ class TAPESTRY_API NamedParts {
 ///     };
 ///
 /// Parts are Parameters, Buffers, Tensors (constants), modules, and std::optional or containers of these.
+///
+/// A module that was moved to another one has the same Variables as that one, except for those in std::vectors, which
+/// it has lost. Then it throws FailedPreconditionError when it is asked for its parameters, saved, or called as a
+/// Layer.
 class TAPESTRY_API Module {
  public:
   virtual ~Module() = default;
@@ -226,9 +236,11 @@ class TAPESTRY_API Module {
   /// @}
 
  private:
+  friend void require_parts(const Module& module, std::string_view path, Where where);
   void set_training(bool on);
 
   bool training_ = true;
+  tapestry::detail::Moved moved_;
 };
 
 /// The name of the module's class without namespaces, such as "Dense".

@@ -48,7 +48,7 @@ class TAPESTRY_API Lambda : public Layer {
   }
 
  private:
-  Tensor forward(const Tensor& x) const override { return f_(x); }
+  Tensor forward(const Tensor& x) const override { return tapestry::detail::owned(f_)(x); }
   std::function<Tensor(const Tensor&)> f_;
 };
 

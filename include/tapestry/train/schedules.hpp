@@ -42,6 +42,13 @@ class TAPESTRY_API LearningRate {
     schedule_ = std::move(schedule);
   }
 
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
+  LearningRate(const LearningRate&) = default;
+  LearningRate& operator=(const LearningRate&) = default;
+  ~LearningRate() = default;
+  /// @}
+
   /// The rate after that many steps.
   double operator()(std::int64_t step) const { return schedule_(step); }
   /// The same as a float64 scalar, by ops. Throws UnimplementedError for a schedule without a formula.
@@ -63,6 +70,12 @@ class TAPESTRY_API PiecewiseConstantDecay {
  public:
   /// Boundaries must increase strictly, and there must be one value more than boundaries.
   PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values, Where where = Where::here());
+  /// A move copies, so that what was moved from can still be used.
+  /// @{
+  PiecewiseConstantDecay(const PiecewiseConstantDecay&) = default;
+  PiecewiseConstantDecay& operator=(const PiecewiseConstantDecay&) = default;
+  ~PiecewiseConstantDecay() = default;
+  /// @}
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
   /// See LearningRate.
