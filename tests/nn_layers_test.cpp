@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "expect.hpp"
+#include "op_cases/op_cases.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
@@ -94,12 +95,20 @@ std::vector<Case> cases() {
       {"convolution by channel",
        Sequential(Conv2D(3, 6, 3, {.padding = "SAME", .groups = 3, .bias = false})),
        {5, 5, 3}},
+      {"convolution of sequences", Sequential(Conv1D(2, 4, 3)), {6, 2}},
+      {"causal convolution of sequences with everything",
+       Sequential(Conv1D(4, 6, 3, {.stride = 2, .padding = {4, 0}, .dilation = 2, .groups = 2, .bias = false})),
+       {7, 4}},
+      {"convolution of sequences that keep their length", Sequential(Conv1D(2, 3, 4, {.padding = "SAME"})), {7, 2}},
       {"max pool", Sequential(MaxPool2D(2)), {4, 6, 3}},
       {"max pool, padded", Sequential(MaxPool2D(3, {.stride = 2, .padding = 1})), {5, 7, 2}},
       {"average pool", Sequential(AvgPool2D({2, 3}, {.stride = 1, .padding = "SAME"})), {4, 5, 3}},
       {"batch norm of rows", Sequential(Dense(3, 4), BatchNorm(4)), {2, 3}},
       {"batch norm of images", Sequential(BatchNorm(3, {.epsilon = 1e-3, .momentum = 0.3})), {4, 5, 3}},
       {"layer norm", Sequential(LayerNorm(6)), {3, 6}},
+      {"group norm of images", Sequential(GroupNorm(2, 6, {.epsilon = 1e-3})), {4, 3, 6}},
+      {"group norm of rows", Sequential(Dense(3, 4), GroupNorm(2, 4)), {3}},
+      {"instance norm of sequences", Sequential(GroupNorm(3, 3)), {5, 3}},
       {"root mean square norm", Sequential(RMSNorm(6, {.epsilon = 1e-3})), {3, 6}},
       {"dropout", Sequential(Dense(5, 50), Dropout(0.3), Dropout(0)), {5}},
       {"embedding", Sequential(Embedding(11, 4)), {3}, 11},
@@ -341,6 +350,45 @@ TEST_CASE("a layer adds a name scope to a graph, and its errors name the caller'
   CHECK(place(error) == to_string(Where{__FILE__, __LINE__ - 2}));
 }
 
+TEST_CASE("group normalization and a convolution along time, against plain loops") {
+  const Tensor x = numbers({2, 5, 6}, -1, 2, 1);
+  nn::GroupNorm norm(3, 6, {.epsilon = 0.1});
+  norm.to(float64);
+  norm.weight.assign(numbers({6}, 0.5, 2, 2));
+  norm.bias.assign(numbers({6}, -1, 1, 3));
+  const auto w = norm.weight.value().to_vector<double>(), b = norm.bias.value().to_vector<double>();
+  const auto in = x.to_vector<double>(), found = norm(x).to_vector<double>();
+  for (std::size_t example = 0; example < 2; ++example)
+    for (std::size_t group = 0; group < 3; ++group) {
+      const auto place = [&](std::size_t i) { return (example * 5 + i / 2) * 6 + group * 2 + i % 2; };
+      double mean = 0, variance = 0;
+      for (std::size_t i = 0; i < 10; ++i) mean += in[place(i)] / 10;
+      for (std::size_t i = 0; i < 10; ++i) variance += (in[place(i)] - mean) * (in[place(i)] - mean) / 10;
+      for (std::size_t i = 0; i < 10; ++i) {
+        const std::size_t channel = place(i) % 6;
+        const double expected = (in[place(i)] - mean) / std::sqrt(variance + 0.1) * w[channel] + b[channel];
+        CHECK(found[place(i)] == doctest::Approx(expected));
+      }
+    }
+
+  nn::Conv1D layer(6, 4, 2, {.stride = 2, .padding = {3, 1}, .dilation = 2, .groups = 2});
+  layer.to(float64);
+  const auto weight = layer.weight.value().to_vector<double>(), bias = layer.bias->value().to_vector<double>();
+  const Tensor y = layer(x);
+  REQUIRE(y.shape() == Shape{2, 4, 4});  // (5 + 4 - 3) / 2 + 1
+  const auto out = y.to_vector<double>();
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    const std::int64_t example = i / 16, time = i / 4 % 4, channel = i % 4, first = channel / 2 * 3;
+    double sum = bias[static_cast<std::size_t>(channel)];
+    for (std::int64_t k = 0; k < 2; ++k)
+      for (std::int64_t c = 0; c < 3; ++c)
+        if (const std::int64_t from = 2 * time + 2 * k - 3; from >= 0 && from < 5)
+          sum += weight[static_cast<std::size_t>((channel * 3 + c) * 2 + k)] *
+                 in[static_cast<std::size_t>((example * 5 + from) * 6 + first + c)];
+    CHECK(out[static_cast<std::size_t>(i)] == doctest::Approx(sum));
+  }
+}
+
 TEST_CASE("root mean square normalization") {
   nn::RMSNorm layer(2, {.epsilon = 0.5});
   layer.weight.assign({1.0, -3.0});
@@ -352,6 +400,14 @@ TEST_CASE("root mean square normalization") {
 }
 
 TEST_CASE("sizes that make no sense") {
+  CHECK(message_of<InvalidArgumentError>([] { nn::GroupNorm(3, 4); }) ==
+        "GroupNorm: 3 groups do not divide 4 channels");
+  CHECK(message_of<InvalidArgumentError>([] { nn::GroupNorm(0, 4); }) ==
+        "GroupNorm: groups must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Conv1D(2, 2, 0); }) ==
+        "Conv1D: the window must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Conv1D(4, 3, 1, {.groups = 2}); }) ==
+        "Conv1D: 2 groups do not divide 4 and 3 channels");
   CHECK(message_of<InvalidArgumentError>([] { nn::Dense(0, 1); }) == "Dense: in must be at least 1, but is 0");
   CHECK(message_of<InvalidArgumentError>([] { nn::Dense(1, -2); }) == "Dense: out must be at least 1, but is -2");
   CHECK(message_of<InvalidArgumentError>([] { nn::Conv2D(4, 6, 3, {.groups = 4}); }) ==

@@ -209,6 +209,7 @@ TEST_CASE("normalization") {
   compare_images(tp::nn::BatchNorm(3, {.epsilon = 1e-3, .momentum = 0.3}),
                  torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(3).eps(1e-3).momentum(0.3)),
                  normal({2, 4, 5, 3}) * 2.0 - 1.0);
+  compare(tp::nn::GroupNorm(2, 6), torch::nn::GroupNorm(torch::nn::GroupNormOptions(2, 6)), normal({3, 6}) * 3.0);
   compare(tp::nn::LayerNorm(5), torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})), normal({3, 4, 5}) * 3.0);
 }
 

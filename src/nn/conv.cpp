@@ -4,6 +4,7 @@
 
 #include "dispatch/recorder.hpp"
 #include "nn/bias.hpp"
+#include "nn/features.hpp"
 #include "nn/initial.hpp"
 #include "tapestry/ops.hpp"
 
@@ -27,6 +28,12 @@ Shape weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_
   return {out, in / groups, window.height, window.width};
 }
 
+Shape sequence_weight_shape(std::int64_t in, std::int64_t out, std::int64_t window, std::int64_t groups, Where where) {
+  require_positive(window, "Conv1D", "the window", where);
+  check_sizes("Conv1D", in, out, window, groups, where);
+  return {out, in / groups, window};
+}
+
 Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
   check_sizes("ConvTranspose2D", in, out, window, groups, where);
   return {in, out / groups, window.height, window.width};
@@ -34,8 +41,9 @@ Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, 
 
 /// The bound of the initial weights and biases, that of PyTorch's layers.
 double bound_of(const Shape& weight) {
-  return 1 /
-         std::sqrt(static_cast<double>(weight[1]) * static_cast<double>(weight[2]) * static_cast<double>(weight[3]));
+  double count = 1;
+  for (int axis = 1; axis < weight.rank(); ++axis) count *= static_cast<double>(weight[axis]);
+  return 1 / std::sqrt(count);
 }
 
 /// "1, 8, {3, 3}": channels and window, as the constructor takes them.
@@ -65,6 +73,32 @@ Tensor Conv2D::forward(const Tensor& x) const {
                            .dilations = options_.dilation,
                            .groups = options_.groups});
   return with_bias(y, bias);
+}
+
+Conv1D::Conv1D(std::int64_t in, std::int64_t out, std::int64_t window, const Conv1DOptions& options, Where where)
+    : weight(initial_weight(sequence_weight_shape(in, out, window, options.groups, where), where), "weight"),
+      options_(options) {
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}, where), "bias");
+}
+
+std::string Conv1D::size_text() const {
+  const Shape& shape = weight.shape();
+  return detail::join(shape[1] * options_.groups, ", ", shape[0], ", ", shape[2]);
+}
+
+Tensor Conv1D::forward(const Tensor& x) const {
+  const std::int64_t in = weight.shape()[1] * options_.groups;
+  if (x.shape().has_rank() && x.rank() != 3)
+    throw InvalidArgumentError(detail::join("x must be [batch, time, ", in, "], but its shape is ", x.shape()),
+                               CallSiteScope::current());
+  // A sequence is an image of one row.
+  const Tensor filter = expand_dims(transpose(weight, {2, 1, 0}), 0);
+  const Tensor y = conv2d(expand_dims(with_features(x, in, "batch, time"), 1), filter,
+                          {.strides = {1, options_.stride},
+                           .padding = options_.padding,
+                           .dilations = {1, options_.dilation},
+                           .groups = options_.groups});
+  return with_bias(squeeze(y, 1), bias);
 }
 
 ConvTranspose2D::ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d window,

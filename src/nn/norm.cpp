@@ -69,6 +69,45 @@ Tensor LayerNorm::forward(const Tensor& x) const {
   return layer_norm(with_features(x, weight.shape()[0]), weight, bias, options_);
 }
 
+namespace {
+
+Shape channels_of(std::int64_t groups, std::int64_t channels, Where where) {
+  require_positive(groups, "GroupNorm", "groups", where);
+  const Shape shape = shape_of(channels, "GroupNorm", "channels", where);
+  if (channels % groups != 0)
+    throw InvalidArgumentError(detail::join("GroupNorm: ", groups, " groups do not divide ", channels, " channels"),
+                               where);
+  return shape;
+}
+
+}  // namespace
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const LayerNormOptions& options, Where where)
+    : weight(filled(1, channels_of(groups, channels, where), where), "weight"),
+      bias(filled(0, {channels}, where), "bias"),
+      groups_(groups),
+      options_(options) {}
+
+std::string GroupNorm::size_text() const { return detail::join(groups_, ", ", weight.shape()[0]); }
+
+Tensor GroupNorm::forward(const Tensor& x) const {
+  const std::int64_t channels = weight.shape()[0];
+  if (!x.shape().has_rank() || x.rank() < 2)
+    throw InvalidArgumentError(detail::join("x must be [batch, ..., ", channels, "], but its shape is ", x.shape()),
+                               CallSiteScope::current());
+  const Tensor wide = widened(with_features(x, channels, "batch, ..."));
+  // The last axis is divided into groups and the channels of a group.
+  Shape divided = wide.shape();
+  divided.set(x.rank() - 1, groups_);
+  divided.push_back(channels / groups_);
+  Ints axes{x.rank()};
+  for (int axis = 1; axis < x.rank() - 1; ++axis) axes.push_back(axis);
+  const Tensor parts = reshape(wide, divided);
+  const Moments of = moments(parts, axes, {.keep_dims = true});
+  const Tensor scaled = reshape_like((parts - of.mean) * rsqrt(of.variance + options_.epsilon), wide);
+  return (is_half(x.dtype()) ? scaled.cast(x.dtype()) : scaled) * weight + bias;
+}
+
 RMSNorm::RMSNorm(std::int64_t features, const LayerNormOptions& options, Where where)
     : weight(filled(1, shape_of(features, "RMSNorm", "features", where), where), "weight"), options_(options) {}
 

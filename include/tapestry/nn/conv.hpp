@@ -44,6 +44,54 @@ class TAPESTRY_API Conv2D : public Layer {
   Conv2DOptions options_;
 };
 
+/// The zeros around a sequence: "VALID", "SAME", a number of them at both ends, or one for the start and one for the
+/// end. `{(window - 1) * dilation, 0}` makes a convolution causal.
+class Padding1d : public Padding2d {
+ public:
+  /// "VALID" or "SAME"; throws InvalidArgumentError for anything else.
+  Padding1d(const char* scheme, Where where = Where::here())  // NOLINT(google-explicit-constructor): its name
+      : Padding2d(scheme, where) {}
+  /// The same number of zeros at both ends.
+  template <AxisNumber T>
+  Padding1d(T both_ends)  // NOLINT(google-explicit-constructor): one number for both ends
+      : Padding2d(0, both_ends) {}
+  /// The numbers of zeros at the start and at the end.
+  Padding1d(std::int64_t start, std::int64_t end) : Padding2d(0, 0, start, end) {}
+};
+
+/// How the window moves over the sequence, and whether there is a bias.
+struct Conv1DOptions {
+  /// The distance between neighbouring positions of the window.
+  std::int64_t stride = 1;
+  /// The zeros around the sequence: PyTorch's number, such as 1, "SAME", or `{2, 0}` at start and end.
+  Padding1d padding = "VALID";
+  /// The distance in the sequence between neighbouring elements of the window.
+  std::int64_t dilation = 1;
+  /// The number of groups into which input and output channels are divided. Each group is convolved separately.
+  std::int64_t groups = 1;
+  /// Whether a number is added to each output channel.
+  bool bias = true;
+};
+
+/// Cross-correlation along time: [batch, time, in] gives [batch, out time, out]. It equals PyTorch's Conv1d in the
+/// weight's shape, names and initial values, which are uniform in [-b, b), b = 1 / sqrt(in / groups * window).
+class TAPESTRY_API Conv1D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
+  Conv1D(std::int64_t in, std::int64_t out, std::int64_t window, const Conv1DOptions& options = {},
+         Where where = Where::here());
+
+  Parameter weight;               ///< [out, in / groups, window]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+  /// The channels and the window, such as "1, 8, 3".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Conv1DOptions options_;
+};
+
 /// How the window moves over the result, and whether there is a bias.
 struct ConvTranspose2DOptions {
   /// The distance in the result between neighbouring positions of the window.

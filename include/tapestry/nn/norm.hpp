@@ -69,6 +69,28 @@ class TAPESTRY_API LayerNorm : public Layer {
   LayerNormOptions options_;
 };
 
+/// Normalizes each group of channels of each example to mean 0 and variance 1 over all axes but the first, then
+/// multiplies each channel by weight and adds bias: [batch, ..., channels] keeps its shape. A group is a run of
+/// neighbouring channels. PyTorch's GroupNorm, and with as many groups as channels its InstanceNorm2d(affine=True).
+/// (Y. Wu, K. He, "Group normalization", 2018.)
+class TAPESTRY_API GroupNorm : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a number below 1, and when the groups do not divide the channels.
+  GroupNorm(std::int64_t groups, std::int64_t channels, const LayerNormOptions& options = {},
+            Where where = Where::here());
+
+  Parameter weight;  ///< [channels], initially ones
+  Parameter bias;    ///< [channels], initially zeros
+  TAPESTRY_FIELDS(weight, bias)
+  /// The groups and channels, such as "4, 8".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  std::int64_t groups_;
+  LayerNormOptions options_;
+};
+
 /// Divides each row, along the last axis, by the root of its mean square, then multiplies it by weight: [..., features]
 /// keeps its shape. `options.epsilon` is added to the mean square. PyTorch's RMSNorm of one axis. (B. Zhang,
 /// R. Sennrich, "Root mean square layer normalization", 2019.)
