@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "data_parallel_nets.hpp"
 #include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "ranks.hpp"
@@ -19,26 +20,11 @@ namespace data_parallel_test {
 
 using namespace tapestry;
 using namespace tapestry::test;
+using namespace tapestry::test::parallel;
 using train::DataParallel;
 using train::DataParallelOptions;
 
 namespace {
-
-/// A net with the same values in every thread and every call.
-nn::Sequential make_net() {
-  nn::Sequential net{nn::Dense(5, 7), nn::ReLU(), nn::Dense(7, 6), nn::ReLU(), nn::Dense(6, 3)};
-  unsigned seed = 1;
-  for (const Variable& each : net.parameters()) each.assign(numbers(each.shape(), -0.5, 0.5, seed++).cast(float32));
-  return net;
-}
-
-data::Dataset make_set(std::int64_t rows) {
-  return {numbers({rows, 5}, -1, 1, 3).cast(float32), whole_numbers({rows}, 0, 3, 4)};
-}
-
-Tensor loss_of(const nn::Sequential& net, const data::Batch& batch) {
-  return reduce_mean(sparse_softmax_cross_entropy(batch.y, net(batch.x)));
-}
 
 using MakeOptimizer = std::function<std::unique_ptr<train::Optimizer>()>;
 const std::vector<std::pair<std::string, MakeOptimizer>> optimizers{
@@ -46,14 +32,6 @@ const std::vector<std::pair<std::string, MakeOptimizer>> optimizers{
     {"momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.05, 0.9); }},
     {"Adam", [] { return std::make_unique<train::AdamOptimizer>(0.01); }},
 };
-
-std::vector<Tensor> values_of(const nn::Sequential& net) {
-  std::vector<Tensor> list;
-  for (const Variable& each : net.parameters()) list.push_back(each.value());
-  return list;
-}
-
-enum class Mode { eager, traced, graph };
 
 /// Trains on the shard of a rank, and gives the parameters after it.
 std::vector<Tensor> train_on(const Communicator& world, Mode mode, const MakeOptimizer& make_optimizer, int epochs,
@@ -86,18 +64,6 @@ std::vector<Tensor> train_on(const Communicator& world, Mode mode, const MakeOpt
     }
   return values_of(net);
 }
-
-void check_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) check_same(a[i], b[i], tolerance);
-}
-
-void check_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) CHECK(same_bits(a[i], b[i]));
-}
-
-using Trained = std::vector<Tensor>;
 
 }  // namespace
 

@@ -1,6 +1,10 @@
 #include "tapestry/distributed/data_parallel.hpp"
 
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
@@ -52,7 +56,7 @@ std::vector<Tensor> of_parts(const std::vector<Tensor>& parts, const std::vector
 
 }  // namespace
 
-DataParallel::DataParallel(Optimizer& optimizer, const Communicator& world, const DataParallelOptions& options,
+DataParallel::DataParallel(const AnyOptimizer& optimizer, const Communicator& world, const DataParallelOptions& options,
                            Where where)
     : optimizer_(optimizer), world_(world), options_(options), accumulation_(options.accumulate, where) {
   require(options.bucket_bytes >= 1, "bucket_bytes", options.bucket_bytes, ">= 1", where);
@@ -61,15 +65,27 @@ DataParallel::DataParallel(Optimizer& optimizer, const Communicator& world, cons
 
 /// What must be equal on all ranks, so that all copies of the model stay equal.
 detail::SharedSettings DataParallel::settings() const {
-  // The optimizer itself may be destroyed before a graph.
-  const auto numbers = [rule = optimizer_.rule_, steps = optimizer_.iterations_](const Tensors&) -> Tensors {
-    const auto before = steps.cell()->load().item<std::int64_t>();
-    const double rate = rule->learning_rate(before);
-    std::vector<double> all{static_cast<double>(before + 1), rate};
-    for (const double each : rule->numbers(rate, before + 1)) all.push_back(each);
+  // The optimizers themselves may be destroyed before a graph.
+  std::string name;
+  std::vector<std::pair<std::shared_ptr<const Optimizer::Rule>, Variable>> rules;
+  for (const Optimizer* each : optimizer_.all()) {
+    name += (name.empty() ? "" : ", ") + each->name();
+    rules.emplace_back(each->rule_, each->iterations_);
+  }
+  const auto scale = options_.loss_scale ? std::optional(options_.loss_scale->scale_) : std::nullopt;
+  const auto numbers = [rules, scale](const Tensors&) -> Tensors {
+    std::vector<double> all;
+    for (const auto& [rule, steps] : rules) {
+      const auto before = steps.cell()->load().item<std::int64_t>();
+      const double rate = rule->learning_rate(before);
+      all.push_back(static_cast<double>(before + 1));
+      all.push_back(rate);
+      for (const double each : rule->numbers(rate, before + 1)) all.push_back(each);
+    }
+    if (scale) all.push_back(scale->cell()->load().item<double>());
     return {tensor(all)};
   };
-  return {.name = optimizer_.name(),
+  return {.name = std::move(name),
           .clip_norm = options_.clip_norm,
           .numbers = std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers)};
 }
@@ -88,20 +104,31 @@ Tensor DataParallel::minimize_all(const Optimizer::Loss& loss, const std::vector
   detail::Buckets buckets(world_, Reduce::mean, options_.bucket_bytes, where, settings());
   const bool sends_now = options_.accumulate == 1;
   const auto send = [&](std::size_t i, const Tensor& gradient) { add(buckets, i, gradient); };
+  Tensor value;
+  const auto scaled = [&] {
+    value = loss();
+    return bool(value) && options_.loss_scale ? options_.loss_scale->scale({value, where}) : value;
+  };
+  const ParameterGroups* groups = variables ? nullptr : optimizer_.groups_;
+  const std::vector<Variable> of_groups = groups ? groups->trained() : std::vector<Variable>();
   const Optimizer::Evaluation found =
-      Optimizer::evaluate(loss, variables, where, sends_now ? send : std::function<void(std::size_t, const Tensor&)>());
+      Optimizer::evaluate(scaled, groups ? &of_groups : variables, where,
+                          sends_now ? send : std::function<void(std::size_t, const Tensor&)>());
   std::vector<Tensor> gradients;
   std::vector<Variable> of;
   for (const auto& [gradient, variable] : found.gradients) {
     gradients.push_back(gradient);
     of.push_back(variable);
   }
+  if (sends_now) gradients = buckets.finish(of.size());
+  if (groups) groups->check_gradients(found.gradients, where);
+  gradients = unscaled(gradients, where);
   if (sends_now) {
-    optimizer_.apply_gradients({clipped(buckets.finish(of.size()), where), where}, of, options, where);
+    step(clipped(gradients, where), of, options, {}, where);
   } else {
     apply(gradients, of, options, where);
   }
-  return found.loss;
+  return value;
 }
 
 Operation DataParallel::minimize(const Tensor& loss, const std::vector<Variable>& variables,
@@ -109,18 +136,34 @@ Operation DataParallel::minimize(const Tensor& loss, const std::vector<Variable>
   if (options_.accumulate > 1)
     throw UnimplementedError(
         "A graph that is built by hand makes a step with every batch; trace the step to accumulate", where);
+  const Tensor scaled = options_.loss_scale ? options_.loss_scale->scale({loss, where}) : loss;
+  const bool of_groups = variables.empty() && optimizer_.groups_;
+  const GradientsAndVariables found =
+      optimizer_.all()[0]->compute_gradients(scaled, of_groups ? optimizer_.groups_->trained() : variables, where);
+  if (of_groups) optimizer_.groups_->check_gradients(found, where);
   std::vector<Tensor> gradients;
   std::vector<Variable> of;
-  for (const auto& [gradient, variable] : optimizer_.compute_gradients(loss, variables, where)) {
+  for (const auto& [gradient, variable] : found) {
     gradients.push_back(gradient);
     of.push_back(variable);
   }
-  return apply(gradients, of, options, where);
+  return apply(unscaled(gradients, where), of, options, where);
 }
 
 Operation DataParallel::apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
                                         const ApplyOptions& options, Where where) {
   return apply(gradients.tensors(), variables, options, where);
+}
+
+std::vector<Tensor> DataParallel::unscaled(const std::vector<Tensor>& gradients, Where where) const {
+  return options_.loss_scale ? options_.loss_scale->unscale({gradients, where}) : gradients;
+}
+
+/// Makes a step with gradients that are the same on all ranks; of several batches, if this is the last one.
+Operation DataParallel::step(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
+                             const ApplyOptions& options, const Tensor& is_last, Where where) {
+  if (!options_.loss_scale) return optimizer_.apply_gradients({gradients, where}, variables, options, where);
+  return options_.loss_scale->step(optimizer_, {gradients, where}, variables, options, is_last, where);
 }
 
 Operation DataParallel::apply(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
@@ -131,15 +174,14 @@ Operation DataParallel::apply(const std::vector<Tensor>& gradients, const std::v
     for (std::size_t i = 0; i < own.size(); ++i) add(buckets, i, own[i]);
     return clipped(buckets.finish(own.size()), where);
   };
-  if (options_.accumulate == 1)
-    return optimizer_.apply_gradients({reduced(gradients), where}, variables, options, where);
+  if (options_.accumulate == 1) return step(reduced(gradients), variables, options, {}, where);
   accumulation_.add(
       {gradients, where}, variables, options,
       [&](const Tensor& is_last, const std::vector<Tensor>& means, const ApplyOptions& conditional) {
         // Results of a branch are whole tensors: a row-sparse one leaves it as its indices and values.
         const std::vector<Tensor> parts = cond(
             is_last, [&] { return parts_of(reduced(means)); }, [&] { return parts_of(means); });
-        optimizer_.apply_gradients({of_parts(parts, means), where}, variables, conditional, where);
+        step(of_parts(parts, means), variables, conditional, is_last, where);
       },
       where);
   return {};

@@ -42,21 +42,31 @@ std::vector<Variable> ParameterGroups::variables() const {
   return all;
 }
 
-/// The gradients of the Variables that are not frozen.
-GradientsAndVariables ParameterGroups::compute_gradients(const Optimizer::Loss& loss, Where where) {
+/// The Variables that are not frozen.
+std::vector<Variable> ParameterGroups::trained() const {
   std::vector<Variable> trained = variables();
   std::erase_if(trained, [](const Variable& each) { return !each.trainable(); });
-  GradientsAndVariables pairs = groups_[0].first->compute_gradients(loss, trained, where);
+  return trained;
+}
+
+/// Throws InvalidArgumentError if the gradients of `trained()` are those of a loss that depends on no Variable of some
+/// group.
+void ParameterGroups::check_gradients(const GradientsAndVariables& gradients, Where where) const {
   std::size_t next = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     bool any = false, is_trained = false;
     for (const Variable& variable : groups_[i].second) {
       if (!variable.trainable()) continue;
       is_trained = true;
-      any |= bool{pairs[next++].first};
+      any |= bool{gradients[next++].first};
     }
     if (is_trained && !any) throw InvalidArgumentError(join("The loss depends on no Variable of group ", i), where);
   }
+}
+
+GradientsAndVariables ParameterGroups::compute_gradients(const Optimizer::Loss& loss, Where where) {
+  GradientsAndVariables pairs = groups_[0].first->compute_gradients(loss, trained(), where);
+  check_gradients(pairs, where);
   return pairs;
 }
 
@@ -115,6 +125,13 @@ Operation ParameterGroups::apply(const GradientsAndVariables& gradients, const A
   std::optional<Graph::Scope> graph;
   if (!open_sink()) graph.emplace(operations[0].graph());
   return group(operations, {}, where);
+}
+
+std::vector<Optimizer*> AnyOptimizer::all() const {
+  if (!groups_) return {optimizer_};
+  std::vector<Optimizer*> optimizers;
+  for (const auto& [optimizer, variables] : groups_->groups_) optimizers.push_back(optimizer);
+  return optimizers;
 }
 
 GradientsAndVariables AnyOptimizer::compute_gradients(const Optimizer::Loss& loss,

@@ -6,6 +6,7 @@
 
 #include "tapestry/distributed/communicator.hpp"
 #include "tapestry/train/accumulation.hpp"
+#include "tapestry/train/loss_scale.hpp"
 #include "tapestry/train/optimizer.hpp"
 
 namespace tapestry::detail {
@@ -27,6 +28,10 @@ struct DataParallelOptions {
   /// The largest norm of all gradients together, after their mean over the ranks has been computed: larger ones are
   /// scaled down as by `clip_by_global_norm`. 0: any norm.
   double clip_norm = 0;
+  /// The scale of the loss, for float16; nullptr: none. A step that is not finite on some rank is skipped on all of
+  /// them, and the scale adapts itself with each step, so that it stays the same on all ranks. Norms are clipped after
+  /// the gradients have been divided by it. It must outlive the DataParallel.
+  LossScale* loss_scale = nullptr;
 };
 
 /// Trains copies of a model, one on each rank, each on batches of its own: a step uses the mean of the ranks'
@@ -42,16 +47,17 @@ struct DataParallelOptions {
 /// A gradient is sent as soon as it is complete, while the backward walk still computes the others. Of a row-sparse one
 /// (see `indexed_slices`) the rows are gathered from all ranks, so that the step is that of a row-sparse gradient. All
 /// ranks must make the same steps, with the same optimizer, settings and losses that read the same Variables in the
-/// same order; otherwise they throw InvalidArgumentError. It works on a trace as it does eagerly. The optimizer must
-/// outlive it.
+/// same order; otherwise they throw InvalidArgumentError. It works on a trace as it does eagerly. In the place of the
+/// optimizer, ParameterGroups can make the steps. What makes them must outlive it.
 class TAPESTRY_API DataParallel {
  public:
   /// Throws InvalidArgumentError for less than 1 byte or batch, and for a norm that is negative or not finite.
-  DataParallel(Optimizer& optimizer, const Communicator& world, const DataParallelOptions& options = {},
+  DataParallel(const AnyOptimizer& optimizer, const Communicator& world, const DataParallelOptions& options = {},
                Where where = Where::here());
 
   /// Computes the loss of this rank's batch and its gradients, makes a step with the means of all ranks' gradients, and
-  /// returns the loss of this rank before the step. The rest is as for `Optimizer::minimize`.
+  /// returns the loss of this rank before the step. The rest is as for `Optimizer::minimize`, or, without Variables,
+  /// for `ParameterGroups::minimize`.
   /// @{
   Tensor minimize(const Optimizer::Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
   Tensor minimize(const Optimizer::Loss& loss, const std::vector<Variable>& variables, const ApplyOptions& options = {},
@@ -65,8 +71,8 @@ class TAPESTRY_API DataParallel {
   /// `accumulate`, which needs a trace.
   Operation minimize(const Tensor& loss, const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
                      Where where = Where::here());
-  /// Makes a step with the means of all ranks' gradients, which are given. The returned handle is that of
-  /// `Optimizer::apply_gradients`; with `accumulate`, it is empty.
+  /// Makes a step with the means of all ranks' gradients, which are given; with a loss scale, those that its `unscale`
+  /// has returned. The returned handle is that of `Optimizer::apply_gradients`; with `accumulate`, it is empty.
   Operation apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
                             const ApplyOptions& options = {}, Where where = Where::here());
 
@@ -82,12 +88,15 @@ class TAPESTRY_API DataParallel {
  private:
   Tensor minimize_all(const Optimizer::Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
                       Where where);
+  std::vector<Tensor> unscaled(const std::vector<Tensor>& gradients, Where where) const;
+  Operation step(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
+                 const ApplyOptions& options, const Tensor& is_last, Where where);
   Operation apply(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
                   const ApplyOptions& options, Where where);
   detail::SharedSettings settings() const;
   std::vector<Tensor> clipped(std::vector<Tensor> gradients, Where where) const;
 
-  Optimizer& optimizer_;
+  AnyOptimizer optimizer_;
   Communicator world_;
   DataParallelOptions options_;
   GradientAccumulation accumulation_;

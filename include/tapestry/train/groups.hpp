@@ -58,6 +58,9 @@ class TAPESTRY_API ParameterGroups {
 
  private:
   friend class AnyOptimizer;
+  friend class DataParallel;
+  std::vector<Variable> trained() const;
+  void check_gradients(const GradientsAndVariables& gradients, Where where) const;
   GradientsAndVariables compute_gradients(const Optimizer::Loss& loss, Where where);
   Operation apply(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where);
 
@@ -81,6 +84,9 @@ class TAPESTRY_API AnyOptimizer {
                             const ApplyOptions& options, Where where) const;
 
  private:
+  friend class DataParallel;
+  std::vector<Optimizer*> all() const;
+
   Optimizer* optimizer_ = nullptr;
   ParameterGroups* groups_ = nullptr;
 };

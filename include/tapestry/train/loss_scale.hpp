@@ -69,6 +69,7 @@ class TAPESTRY_API LossScale {
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:
+  friend class DataParallel;
   std::pair<std::vector<Tensor>, std::vector<Variable>> gradients_of(const AnyOptimizer& optimizer,
                                                                      const Optimizer::Loss& loss,
                                                                      const std::vector<Variable>& variables,
