@@ -39,11 +39,26 @@ const std::vector<Case>& cases() {
            return {a * b, [=](const Tensor& g) -> Tensors { return {3.0 * g * b, sum_like(g * square(a), b)}; }};
          })(x, w.value());
        }},
+      {"custom_gradient of a list",
+       [](const Tensor& x, const Variable& w) {
+         const auto product = [](const std::vector<Tensor>& all) -> CustomGradient {
+           return {all[0] * all[1] * all[2], [=](const Tensor& g) -> std::vector<Tensor> {
+                     return {3.0 * g * all[1] * all[2], sum_like(g * square(all[0]), all[1]), g * all[0]};
+                   }};
+         };
+         return custom_gradient(product)({x, w, sin(x)});
+       }},
       {"custom_gradient of a result",
        [](const Tensor& x, const Variable& w) { return square(own_softplus(sin(x) + w)); }},
       {"recompute",
        [](const Tensor& x, const Variable& w) {
          return recompute([&w](const Tensor& z) { return tanh(z * w) + square(z); })(x);
+       }},
+      {"recompute of a list",
+       [](const Tensor& x, const Variable& w) {
+         const auto f = [](const std::vector<Tensor>& all) { return std::pair{all[0] * all[1], sin(all[0])}; };
+         const auto [product, sine] = recompute(f)({x, w});
+         return product * sine;
        }},
       {"recompute of one tensor twice",
        [](const Tensor& x, const Variable& w) {

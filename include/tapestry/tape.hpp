@@ -450,13 +450,19 @@ decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) 
   return f(xs[I]...);
 }
 
-// The requirements on these functions, each with a message of its own. `Xs`: Tensor, once for each argument.
+/// A function of any number of tensors, which it takes in one list.
+template <class F>
+concept TakesList = !std::invocable<const F&, const Tensor&> && std::invocable<const F&, const std::vector<Tensor>&>;
+
+// The requirements on these functions, each with a message of its own. `Xs`: Tensor, once for each argument, or the
+// list.
 
 template <class F, class... Xs>
 constexpr bool has_custom_gradient() {
   constexpr bool callable = std::invocable<const F&, const Xs&...>;
   static_assert(callable,
-                "The function of tp::custom_gradient takes tp::Tensors, as many as the result is called with.");
+                "The function of tp::custom_gradient takes tp::Tensors, as many as the result is called with, or one "
+                "std::vector<tp::Tensor>.");
   if constexpr (callable) {
     constexpr bool good = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, CustomGradient>;
     static_assert(good,
@@ -469,7 +475,9 @@ constexpr bool has_custom_gradient() {
 template <class F, class... Xs>
 constexpr bool can_be_recomputed() {
   constexpr bool callable = std::invocable<const F&, const Xs&...>;
-  static_assert(callable, "The function of tp::recompute takes tp::Tensors, as many as the result is called with.");
+  static_assert(callable,
+                "The function of tp::recompute takes tp::Tensors, as many as the result is called with, or one "
+                "std::vector<tp::Tensor>.");
   if constexpr (callable) {
     using Result = std::remove_cvref_t<std::invoke_result_t<const F&, const Xs&...>>;
     constexpr bool good = is_result<Result> && !std::is_void_v<Result>;
@@ -499,6 +507,13 @@ class WithGradient {
           Tensors{Tensor(xs)...}, where_);
     return {};
   }
+  Tensor operator()(const std::vector<Tensor>& xs) const requires TakesList<F> {
+    if constexpr (has_custom_gradient<F, std::vector<Tensor>>())
+      return custom_gradient(
+          [f = f_](const Tensors& inputs) -> CustomGradient { return f(std::vector<Tensor>(inputs)); }, Tensors(xs),
+          where_);
+    return {};
+  }
 
  private:
   F f_;
@@ -522,6 +537,14 @@ class Recomputed {
           Tensors{Tensor(xs)...}, where_));
     }
   }
+  auto operator()(const std::vector<Tensor>& xs) const requires TakesList<F> {
+    if constexpr (can_be_recomputed<F, std::vector<Tensor>>()) {
+      using Result = ResultType<std::invoke_result_t<const F&, const std::vector<Tensor>&>>;
+      return unflatten<Result>(
+          recompute([f = f_](const Tensors& inputs) -> Tensors { return flatten(f(std::vector<Tensor>(inputs))); },
+                    Tensors(xs), where_));
+    }
+  }
 
  private:
   F f_;
@@ -537,7 +560,8 @@ class Recomputed {
 ///       return {tp::log(1.0 + e), [=](const tp::Tensor& g) { return g * (1.0 - 1.0 / (1.0 + e)); }};
 ///     });
 ///
-/// The gradient is made of ops, so it can be differentiated again.
+/// The gradient is made of ops, so it can be differentiated again. A function that takes one std::vector of Tensors is
+/// called with such a list, of any length, such as the weights of a module.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
   detail::require_function(f, "custom_gradient", where);
@@ -546,8 +570,8 @@ auto custom_gradient(F f, Where where = Where::here()) {
 
 /// A function that computes f, and that trades time for memory: a tape keeps only the arguments and the Variables that
 /// f reads, and the backward pass computes f again, from the same values and random numbers; of several results, once
-/// for each that has a gradient. f returns what a function of `trace` may. What f does to Variables is done once. A
-/// tensor that f captures is a constant: what needs a gradient must be an argument or a Variable. Throws
+/// for each that has a gradient. f takes and returns what a function of `trace` may. What f does to Variables is done
+/// once. A tensor that f captures is a constant: what needs a gradient must be an argument or a Variable. Throws
 /// FailedPreconditionError in the backward pass if f then reads or changes other Variables. (T. Chen et al., "Training
 /// deep nets with sublinear memory cost", 2016.)
 ///
