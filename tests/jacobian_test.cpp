@@ -1,6 +1,7 @@
 // GradientTape: jacobians.
 
 #include "expect.hpp"
+#include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace jacobian_test {
@@ -161,6 +162,68 @@ TEST_SUITE("jacobian") {
     check_values(unconnected(f64({1, 2})), {0, 0, 0, 0});
     const auto none = trace([&](const Tensor& x) { return of_tape(dense, x); }, {spec(float64, {-1, 3})});
     CHECK(to_string(none(zeros({0, 3}, {.dtype = float64})).shape()) == "[0,2,0,3]");
+  }
+
+  // A forward jacobian maps over directions, which must share what the function draws.
+  TEST_CASE("of a function that draws random numbers: those of one call of it") {
+    using Function = std::function<Tensor(const Tensor&)>;
+    const auto drop = [](const Tensor& x) { return dropout(x * x, 0.5); };
+    const auto scanned = [](const Tensor& x) {
+      const auto next = [](const Tensor& c, const Tensor& row) {
+        const Tensor y = dropout(row * row, 0.5) + 0.0 * c;
+        return std::pair{y, y};
+      };
+      return std::get<1>(tapestry::scan(next, zeros({2}, {.dtype = float64}), x));
+    };
+    const std::vector<std::pair<std::string, Function>> functions{
+        {"dropout", drop},
+        {"a product with random numbers", [](const Tensor& x) { return x * x * random::normal_like(x); }},
+        {"recompute", [=](const Tensor& x) { return recompute(drop)(x); }},
+        {"a scan", scanned},
+        {"recompute of a scan", [=](const Tensor& x) { return recompute(scanned)(x); }},
+        {"a branch",
+         [=](const Tensor& x) {
+           return cond(
+               reduce_sum(x) < 99.0, [&] { return drop(x); }, [&] { return x; });
+         }},
+        {"numbers for each example of a vmap", [=](const Tensor& x) { return vmap(drop)(x); }},
+    };
+    const auto flat = [](const Function& f) -> Function {
+      return [f](const Tensor& v) { return reshape(f(reshape(v, {4, 2})), {8}); };
+    };
+    const Tensor pattern = eye(8);
+    const std::vector<std::pair<std::string, std::function<Tensor(const Function&, const Tensor&)>>> ways{
+        {"jacfwd", [](const Function& f, const Tensor& x) { return jacfwd(f)(x); }},
+        {"jacrev", [](const Function& f, const Tensor& x) { return jacrev(f)(x); }},
+        {"jacobian", [](const Function& f, const Tensor& x) { return jacobian(f)(x); }},
+        {"sparse_jacobian",
+         [&](const Function& f, const Tensor& x) {
+           return reshape(sparse_jacobian(flat(f), pattern)(reshape(x, {8})).dense(), {4, 2, 4, 2});
+         }},
+    };
+    const Tensor x = numbers({4, 2}, 0.5, 1.5, 1);
+    for (const auto& function : functions)
+      for (const auto& way : ways) {
+        CAPTURE(function.first);
+        CAPTURE(way.first);
+        const Function& f = function.second;
+        random::seed(3);
+        const Tensor y = f(x);
+        // Of y = m x^2 with random m, the jacobian is diagonal, and is 2 y / x there.
+        const auto check = [&](const Tensor& j) {
+          check_same(reduce_sum(j, {2, 3}), 2.0 * y / x, 1e-12);
+          check_same(reduce_sum(abs(j)), reduce_sum(abs(2.0 * y / x)), 1e-12);
+        };
+        const auto of = [&](const Tensor& at) { return way.second(f, at); };
+        random::seed(3);
+        check(of(x));
+        for (const Shape& shape : {Shape{4, 2}, Shape{-1, 2}}) {
+          if (way.first == "sparse_jacobian" && !shape.is_known()) continue;
+          const auto traced = trace(of, {spec(float64, shape)});
+          random::seed(3);
+          check(traced(x));
+        }
+      }
   }
 }
 

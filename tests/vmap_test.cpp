@@ -538,6 +538,11 @@ TEST_CASE("a sparse jacobian") {
         }) == "The pattern [5,4] has 5 rows for the 4 elements of f(x)");
   CHECK(message_of<InvalidArgumentError>([&] { sparse_jacobian(square_each, ones({4})); }) ==
         "The pattern must be a matrix, not [4]");
+  const auto unknown = caught<FailedPreconditionError>([&] {
+    trace([&](const Tensor& given) { return sparse_jacobian(square_each, given)(m).values; }, {spec(boolean, {4, 4})});
+  });
+  CHECK(unknown.message() == "The pattern has no elements until a graph runs: make it outside of the trace");
+  CHECK(place(unknown).find("vmap_test.cpp") != std::string::npos);
 }
 
 }  // namespace tapestry::test::vmap_test

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "autodiff/points.hpp"
+#include "graph/vmap.hpp"
 #include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
@@ -12,7 +13,10 @@ namespace {
 
 /// The derivatives of f in these directions [n, ...], each of the shape of x: [n, ...], each of the shape of f(x).
 Tensor pushed(const TensorFunction& f, const Tensor& x, const Tensor& directions, Where where) {
-  return vmap([&](const Tensor& direction) { return jvp(f, x, direction, where).second; }, {}, where)(directions);
+  return detail::locating({}, where, [&] {
+    const auto along = [&](const Tensors& direction) -> Tensors { return {jvp(f, x, direction[0], where).second}; };
+    return detail::map_directions(along, directions, where);
+  });
 }
 
 Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
@@ -156,6 +160,8 @@ std::function<SparseMatrix(const Value&)> detail::sparse_jacobian_of(TensorFunct
     if (!pattern || pattern.rank() != 2)
       throw InvalidArgumentError(detail::join("The pattern must be a matrix, not ",
                                               pattern ? to_string(pattern.shape()) : std::string("an empty Tensor")));
+    if (pattern.is_symbolic())
+      throw FailedPreconditionError("The pattern has no elements until a graph runs: make it outside of the trace");
     return [f = std::move(f), coloring = color(pattern.cast(boolean, where).to(cpu())), shape = pattern.shape(),
             where](const Value& x) {
       return detail::locating("sparse_jacobian", where,

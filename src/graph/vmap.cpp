@@ -1,3 +1,5 @@
+#include "graph/vmap.hpp"
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -14,8 +16,11 @@
 namespace tapestry::detail {
 namespace {
 
+/// Whether each example has random numbers of its own, or all share those that one draws.
+enum class Draws : std::uint8_t { own, shared };
+
 Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const std::vector<bool>& has_batch,
-                     const Dimension& count, Where where);
+                     const Dimension& count, Where where, Draws draws = Draws::own);
 
 /// `map_examples` for as many examples as the inputs have.
 Tensors map_batch(const FlatFunction& function, const Tensors& inputs, const std::vector<bool>& has_batch,
@@ -44,7 +49,7 @@ Tensors for_each_example(const Tensors& inputs, const std::vector<bool>& has_bat
 /// Applies the nodes of a function, which was traced for one example, to all examples of a batch.
 class Batcher {
  public:
-  Batcher(const Dimension& count, Where where) : count_(count), where_(where) {}
+  Batcher(const Dimension& count, Where where, Draws draws) : count_(count), where_(where), draws_(draws) {}
 
   /// Notes that the value of a tensor of the function has an axis of the batch in front.
   void note(const Tensor& inside) { with_batch_.insert(inside.id()); }
@@ -54,7 +59,7 @@ class Batcher {
     std::vector<bool> has_batch;
     for (const Tensor& each : node.inputs()) has_batch.push_back(this->has_batch(each));
     const bool any = std::find(has_batch.begin(), has_batch.end(), true) != has_batch.end();
-    if (!any && !draws(node)) return once(inputs);
+    if (!any && (draws_ == Draws::shared || !draws(node))) return once(inputs);
     if (!node.op().stateful && reads_shapes_only(node, has_batch)) return once(of_one(inputs, has_batch));
     Tensors outputs = outputs_of(node, inputs, has_batch, once);
     for (std::size_t i = 0; i < outputs.size(); ++i) note(node.output(i));
@@ -146,6 +151,7 @@ class Batcher {
 
   const Dimension& count_;
   Where where_;
+  Draws draws_;
   std::unordered_set<std::int64_t> with_batch_;
 };
 
@@ -169,7 +175,7 @@ bool may_be_ragged(const GraphFunction& function, const std::vector<bool>& has_b
 /// The outputs of a function for all examples, with the axis of the batch in front; an empty Tensor where the function
 /// gives none. The inputs that have a batch have its axis in front.
 Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const std::vector<bool>& has_batch,
-                     const Dimension& count, Where where) {
+                     const Dimension& count, Where where, Draws draws) {
   Specs specs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Spec spec = inputs[i].spec();
@@ -179,12 +185,12 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
   FunctionTracer tracer(inputs, where);
   const GraphFunction traced = tracer.trace({{"example", function, specs, "example", true, true}})[0];
   if (!tracer.changed().empty())
-    throw UnimplementedError(
-        join("The function changes the Variable '", tracer.changed()[0].name(), "', which all examples share"));
+    throw UnimplementedError(join("The function changes the Variable '", tracer.changed()[0].name(), "', which ",
+                                  draws == Draws::own ? "all examples share" : "jacrev takes, but not jacfwd"));
   Tensors values = inputs, feeds, given, fetches;
   const Tensors operands = tracer.operands();
   values.append(operands.begin(), operands.end());
-  Batcher batcher(count, where);
+  Batcher batcher(count, where, draws);
   std::vector<bool> given_batch;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!traced.inputs[i]) continue;
@@ -223,6 +229,10 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
 Tensor GraphState::map(const Tensor& elements, const std::function<Tensor(const Tensor&)>& f, Where where) {
   const FlatFunction function = [&](const Tensors& element) -> Tensors { return {f(element[0])}; };
   return map_examples(function, {elements}, {true}, elements.shape()[0], where)[0];
+}
+
+Tensor map_directions(const FlatFunction& function, const Tensor& directions, Where where) {
+  return map_examples(function, {directions}, {true}, directions.shape()[0], where, Draws::shared)[0];
 }
 
 std::vector<std::optional<int>> axes_of_tensors(const VmapOptions& options, std::initializer_list<std::size_t> tensors,
