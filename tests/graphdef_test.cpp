@@ -439,6 +439,30 @@ TEST_CASE("a learning rate that changes is written as its formula, if it has one
   }
 }
 
+TEST_CASE("AdamW of a schedule decays by the same bits when it is read from a file") {
+  // The decay times the last rate, divided by that rate, is not the decay in floating point.
+  for (const auto& numbers_of : std::map<double, double>{{0.0016, 0.01}, {0.0034, 0.1}, {0.053, 0.3}}) {
+    const double last = numbers_of.first, decay = numbers_of.second;
+    CAPTURE(decay);
+    const Graph graph;
+    const Variable w(numbers({64}, 0.5, 1, 3), {.name = "w"});
+    train::AdamWOptimizer optimizer(train::PiecewiseConstantDecay({2}, {0.01, last}), {.weight_decay = decay});
+    std::string step;
+    {
+      const auto scope = graph.as_default();
+      step = optimizer.minimize(reduce_sum(square(w))).name();
+    }
+    const Graph read = Graph::from_graph_def(graph.as_graph_def());
+    const Session here(graph), there(read);
+    for (int i = 0; i < 5; ++i) {
+      here.run(graph.get_operation_by_name(step));
+      there.run(read.get_operation_by_name(step));
+    }
+    for (const Variable& each : read.variables())
+      if (each.name() == "w") CHECK(same_bits(each.value(), w.value()));
+  }
+}
+
 TEST_CASE("Adam as TensorFlow 1 writes it: the powers of the betas are Variables, and epsilon is not corrected") {
   // x <- x - lr sqrt(1 - b2) / (1 - b1) m / (sqrt(v) + epsilon), of which the first step tells all.
   const auto scalar = [](const std::string& name, double value) {

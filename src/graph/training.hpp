@@ -30,7 +30,7 @@ struct TrainingStep {
   std::string name;               ///< the optimizer's
   std::optional<Update> formula;  ///< nothing: `composed` adds the updates
   /// Maps the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector that begins with
-  /// the learning rate.
+  /// the learning rate. A float64 scalar behind it takes the place of the rate.
   Closure numbers;
   /// Maps it, as a float64 scalar, to the learning rate, by ops; nullptr for a number, and for a schedule without
   /// a formula.

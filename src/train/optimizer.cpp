@@ -313,7 +313,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
   // The function does not capture the optimizer, which may be destroyed before the graph.
   const auto numbers = [rule = rule_, where](const Tensors& steps) -> Tensors {
     const auto before = steps[0].item<std::int64_t>();
-    const double rate = rule->learning_rate(before);
+    const double rate = steps.size() > 1 ? steps[1].item<double>() : rule->learning_rate(before);
     require_not_negative(rate, "learning_rate", where);
     return {tensor(rule->numbers(rate, before + 1))};
   };

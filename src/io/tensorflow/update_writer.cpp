@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
@@ -83,8 +84,7 @@ class UpdateFormula {
     const Reals late = at(far);
     Reals parts{late[0], late[1], late[3], late[6], late[7]};
     if (is_scheduled()) {
-      for (const std::int64_t step : probes_)
-        if (const double rate = rate_at(now_ + step); decays_by_rate && rate > 0) parts[4] = at(now_ + step)[7] / rate;
+      if (decays_by_rate) parts[4] = at(now_, 1.0)[7];
       const auto expected = [&](std::int64_t step) {
         const double rate = rate_at(step), decay = decays_by_rate ? rate * parts[4] : parts[4];
         return Reals(train::adam_numbers(rate, step + 1, parts[1], parts[2], parts[3], decay));
@@ -99,10 +99,13 @@ class UpdateFormula {
   }
 
  private:
-  Reals at(std::int64_t step) const {
+  /// The numbers, those of another rate if one is given.
+  Reals at(std::int64_t step, std::optional<double> rate = {}) const {
     if (!constant_.empty()) return constant_;
     const ExecuteNow now;
-    return (*rate_.attr<Closure>("numbers"))({tensor(step)})[0].to_vector<double>();
+    Tensors arguments{tensor(step)};
+    if (rate) arguments.push_back(tensor<double>(*rate));
+    return (*rate_.attr<Closure>("numbers"))(arguments)[0].to_vector<double>();
   }
 
   double rate_at(std::int64_t step) const {
