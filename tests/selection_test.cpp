@@ -226,6 +226,15 @@ TEST_CASE("a mask must fit, also where sizes are unknown until a graph runs") {
   }
 }
 
+TEST_CASE("indices in the place of a mask are told what takes them") {
+  const Tensor x = ones({3, 2});
+  const auto text = [](auto f) { return caught<InvalidArgumentError>(f).message(); };
+  CHECK(text([&] {
+          x(tensor({0, 2}));
+        }) == "The mask must be bool, not int32; tp::gather takes parts by their indices");
+  CHECK(text([&] { boolean_mask(x, ones({3})); }) == "The mask must be bool, not float32");
+}
+
 TEST_CASE("a run that is cut is explained up to the cut, and measured as a whole") {
   const Graph graph;
   const auto scope = graph.as_default();

@@ -317,8 +317,10 @@ void require_mask(std::string_view what, const Tensor& x, const Tensor& mask) {
 }
 
 void require_bools(const Tensor& mask) {
-  if (mask.dtype() != boolean)
-    throw InvalidArgumentError(detail::join("The mask must be bool, not ", to_string(mask.dtype())));
+  if (mask.dtype() == boolean) return;
+  throw InvalidArgumentError(
+      detail::join("The mask must be bool, not ", to_string(mask.dtype()),
+                   is_floating(mask.dtype()) ? "" : "; tp::gather takes parts by their indices"));
 }
 
 Specs infer_parts(const Call& call) {
