@@ -544,6 +544,7 @@ TEST_CASE("a constant that is a view has in a file the layout that decides the o
       {"a number for all elements", broadcast_to(tensor(0.1F), {50, 60})},
       {"with axes of size 1", transpose(expand_dims(plain, 1), {2, 1, 0})},
       {"of no elements", transpose(broadcast_to(zeros({0, 3}), {4, 0, 3}))},
+      {"broadcast to no elements", broadcast_to(tensor({{1.0F}}), {0, 3})},
       {"of bools", transpose(greater(plain, 0.0))},
   };
   for (const auto& each : views) {

@@ -215,7 +215,8 @@ void NodeWriter::finish_constant(const Tensor& value) {
   Ints ends(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto axis = static_cast<std::size_t>(order[i]);
-    ends[axis] = is_broadcast(order[i]) ? 1 : value.shape().sizes()[axis];
+    ends[axis] =
+        is_broadcast(order[i]) ? std::min<std::int64_t>(value.shape().sizes()[axis], 1) : value.shape().sizes()[axis];
     back[axis] = static_cast<std::int64_t>(i);
   }
   const Tensor stored = [&] {
