@@ -164,6 +164,32 @@ TEST_SUITE("jacobian") {
     CHECK(to_string(none(zeros({0, 3}, {.dtype = float64})).shape()) == "[0,2,0,3]");
   }
 
+  // `jacobian` knows only from a call of f whether it has more elements than x.
+  TEST_CASE("of a function with more elements than its argument: it is called as if once") {
+    const Tensor x = f64({0.5, -1.5});
+    const auto wide = [](const Tensor& v) { return dropout(concat({v * v, v, sin(v)}, 0), 0.5); };
+    const auto traced = trace([&](const Tensor& v) { return jacobian(wide)(v); }, {spec(float64, {2})});
+    random::seed(3);
+    const Tensor expected = jacrev(wide)(x);
+    const random::State after = random::state();
+    for (const bool is_traced : {false, true}) {
+      random::seed(3);
+      check_same(is_traced ? traced(x) : jacobian(wide)(x), expected, 1e-12);
+      CHECK(random::state() == after);
+    }
+
+    const Variable count(0.0, {.name = "count"});
+    const auto counted = [&](const Tensor& v) {
+      Variable(count).assign_add(1.0);
+      return concat({v * v, v, sin(v)}, 0);
+    };
+    const auto traced_count = trace([&](const Tensor& v) { return jacobian(counted)(v); }, {spec(float64, {2})});
+    const Tensor j = jacrev(counted)(x);
+    check_same(jacobian(counted)(x), j, 1e-12);
+    check_same(traced_count(x), j, 1e-12);
+    check_values(count, {3});
+  }
+
   // A forward jacobian maps over directions, which must share what the function draws.
   TEST_CASE("of a function that draws random numbers: those of one call of it") {
     using Function = std::function<Tensor(const Tensor&)>;

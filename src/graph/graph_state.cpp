@@ -212,6 +212,11 @@ bool is_draw(const Node& node) {
 
 }  // namespace
 
+bool GraphState::draws_from(std::size_t first) const {
+  return std::any_of(nodes_.begin() + static_cast<std::ptrdiff_t>(first), nodes_.end(),
+                     [](const auto& node) { return is_draw(*node); });
+}
+
 void GraphState::shrink_to(std::size_t size) {
   if (size == nodes_.size()) return;
   const auto is_late = [&](const Node* node) { return node && node->index >= size; };

@@ -138,6 +138,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::vector<Node*> must_run() const;
   /// Whether a node of the trace draws random numbers.
   bool draws() const { return last_random_ != nullptr; }
+  /// Whether one of the nodes from number `first` on does.
+  bool draws_from(std::size_t first) const;
   /// The nodes that follow belong to another function, which does not wait for the draws of this one.
   void forget_draws() { last_random_ = nullptr; }
   Budget& budget() { return budget_; }

@@ -2,10 +2,13 @@
 #include <cstdint>
 
 #include "autodiff/points.hpp"
+#include "dispatch/recorder.hpp"
+#include "graph/graph_state.hpp"
 #include "graph/vmap.hpp"
 #include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/random.hpp"
 #include "tapestry/transformations.hpp"
 
 namespace tapestry {
@@ -44,31 +47,38 @@ Tensors forward_jacobians(const detail::ListFunction& f, const Tensors& points, 
   return result;
 }
 
-/// `may_go_forward`: it does where f has more elements than the points.
+/// `may_go_forward`: it does where f has more elements than the points. That runs f once more, so it goes backward for
+/// an f that draws random numbers, and for one that changes Variables or has ops that `vmap` refuses.
 Tensors backward_jacobians(const detail::ListFunction& f, const std::vector<Value>& points, bool may_go_forward,
                            Where where) {
   const Tensors xs = detail::own_points(points, where);
-  {
-    GradientTape tape({.persistent = xs.size() > 1});
-    tape.watch(xs, where);
-    const Tensor y = detail::locating({}, where, [&] { return f(xs); });
-    bool forward = may_go_forward && y.shape().is_known();
-    std::int64_t elements = 0;
-    for (const Tensor& x : xs) {
-      forward = forward && x.shape().is_known();
-      if (forward) elements += x.size();
-    }
-    if (!forward || y.size() <= elements) {
-      Tensors result;
-      for (const Tensor& x : xs) {
-        const Tensor found = tape.jacobian({y, where}, x);
-        const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-        result.push_back(found ? found : zeros(detail::joined(y.shape(), x.shape()), like, {}, where));
-      }
-      return result;
+  GradientTape tape({.persistent = xs.size() > 1});
+  tape.watch(xs, where);
+  const auto graph = open_sink() ? default_graph().state() : nullptr;
+  const std::size_t first = graph ? graph->size() : 0;
+  const random::State before = random::state();
+  const Tensor y = detail::locating({}, where, [&] { return f(xs); });
+  const bool draws = graph ? graph->draws_from(first) : random::state() != before;
+  bool forward = may_go_forward && y.shape().is_known() && !draws;
+  std::int64_t elements = 0;
+  for (const Tensor& x : xs) {
+    forward = forward && x.shape().is_known();
+    if (forward) elements += x.size();
+  }
+  if (forward && y.size() > elements) {
+    const auto pause = tape.stop_recording();
+    try {
+      return forward_jacobians(f, xs, where);
+    } catch (const UnimplementedError&) {  // NOLINT(bugprone-empty-catch): the way back is open
     }
   }
-  return forward_jacobians(f, xs, where);
+  Tensors result;
+  for (const Tensor& x : xs) {
+    const Tensor found = tape.jacobian({y, where}, x);
+    const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+    result.push_back(found ? found : zeros(detail::joined(y.shape(), x.shape()), like, {}, where));
+  }
+  return result;
 }
 
 // ---- Sparse --------------------------------------------------------------------------------------------------------
