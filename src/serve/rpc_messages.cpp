@@ -56,12 +56,13 @@ std::vector<std::string> read_input(WireReader reader) {
   std::vector<std::string> examples;
   read_message(reader, [&](WireReader& field) {
     if (field.tag() != 1 && field.tag() != 2) return field.skip();
+    const bool has_context = field.tag() == 2;  // protozero forgets the tag of a field that was read
     examples.clear();
     std::string context;
     read_message(field.get_message(), [&](WireReader& each) {
       if (each.tag() == 1) {
         examples.emplace_back(each.get_text());
-      } else if (each.tag() == 2 && field.tag() == 2) {
+      } else if (each.tag() == 2 && has_context) {
         context += each.get_text();
       } else {
         each.skip();
