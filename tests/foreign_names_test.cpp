@@ -122,6 +122,22 @@ TEST_CASE("feeding a tensor changes what the file's nodes make of it, and nothin
   CHECK(again.as_graph_def() == Graph::from_graph_def(again.as_graph_def()).as_graph_def());
 }
 
+TEST_CASE("what is fed does not change the order in which random numbers are drawn") {
+  Graph built;
+  {
+    const auto scope = built.as_default();
+    random::normal({3}, {}, "first");
+    random::uniform({2}, {}, "second");
+  }
+  const Session session(Graph::from_graph_def(built.as_graph_def()));
+  const std::vector<std::string> fetches{"first:0", "second:0"};
+  random::seed(7);
+  const auto expected = session.run(fetches);
+  random::seed(7);
+  const auto found = session.run(fetches, {{"first/shape:0", tensor({3})}});
+  for (std::size_t i = 0; i < fetches.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+}
+
 TEST_CASE("a loop's counter is not fed: the loop does not read it") {
   const std::string counter = constant_node("zero", "DT_INT32", "int_val: 0");
   const auto frame = attr("T", "type: DT_INT32") + attr("frame_name", "s: 'loop'");

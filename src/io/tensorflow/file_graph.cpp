@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <queue>
 
@@ -223,13 +224,15 @@ bool replace_inputs(NodeDef& node, const Constants& constants, Constants* used) 
 GraphDef FileGraph::with_constants(const std::vector<std::pair<detail::FileNodes::Name, Tensor>>& constants) {
   GraphDef file = file_;
   Constants replaced;
+  // They come first, so that all other nodes keep their order, in which random numbers are drawn.
+  std::vector<NodeDef> nodes;
+  nodes.reserve(constants.size() + file.nodes.size());
   for (const auto& [tensor, value] : constants) {
     std::string name = detail::join(tensor.node, "/fed_", tensor.output);
     while (has(name)) name += '_';
     const TypeCode type = code_of(value.dtype());
-    file.nodes.push_back({.name = name, .op = "Const", .attrs = {{"dtype", type}, {"value", TensorDef{type, value}}}});
-    replaced.emplace(tensor.output == 0 ? tensor.node : detail::join(tensor.node, ":", tensor.output),
-                     file.nodes.back());
+    nodes.push_back({.name = name, .op = "Const", .attrs = {{"dtype", type}, {"value", TensorDef{type, value}}}});
+    replaced.emplace(tensor.output == 0 ? tensor.node : detail::join(tensor.node, ":", tensor.output), nodes.back());
   }
   std::vector<char> depends(order_.size());  // by position: whether the node needs such a constant
   for (const Entry* each : order_) {
@@ -243,6 +246,8 @@ GraphDef FileGraph::with_constants(const std::vector<std::pair<detail::FileNodes
                attr.first == hint_numbers;
       });
   }
+  nodes.insert(nodes.end(), std::move_iterator(file.nodes.begin()), std::move_iterator(file.nodes.end()));
+  file.nodes = std::move(nodes);
   return file;
 }
 
