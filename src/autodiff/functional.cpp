@@ -231,15 +231,15 @@ class NoEffects final : public Recorder {
   bool replay(Call& call) override {
     throw UnimplementedError(
         "custom_gradient: a function that draws random numbers cannot run again, in a vmap, for arguments whose rank "
-        "was "
-        "not known when the graph was made, or for a file. Draw the numbers outside and pass them to the function",
+        "was not known when the graph was made, or for a file; draw the numbers outside, or give the placeholder a "
+        "shape",
         call.type(), call.where());
   }
   bool replay_change(const Variable& variable, Tensor&) override {
     throw UnimplementedError(
         join("custom_gradient: a function that changes a Variable, here '", variable.name(),
              "', cannot run again, in a vmap, for arguments whose rank was not known when the graph was made, or for a "
-             "file. Change it outside"));
+             "file; change it outside, or give the placeholder a shape"));
   }
   void read(const Variable&, Tensor&) override {}
 };

@@ -202,34 +202,41 @@ void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
 }
 
 void NodeWriter::finish_constant(const Tensor& value) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(value.rank())), back(order.size());
-  std::iota(order.begin(), order.end(), 0);
+  // The axes of the value in memory: those that are broadcast stay where they are, with size 1; the others are in the
+  // order of their strides.
   const auto strides = value.strides();
-  const auto is_broadcast = [&](std::int64_t axis) { return strides[static_cast<std::size_t>(axis)] == 0; };
-  // Axes that are broadcast come first, with size 1 in memory; then those that are farthest apart.
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return is_broadcast(a) != is_broadcast(b)
-               ? is_broadcast(a)
-               : strides[static_cast<std::size_t>(a)] > strides[static_cast<std::size_t>(b)];
-  });
-  Ints ends(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(order[i]);
-    ends[axis] =
-        is_broadcast(order[i]) ? std::min<std::int64_t>(value.shape().sizes()[axis], 1) : value.shape().sizes()[axis];
-    back[axis] = static_cast<std::int64_t>(i);
+  std::vector<std::int64_t> order(strides.size()), back(order.size()), kept;
+  Shape ends = value.shape();
+  std::iota(order.begin(), order.end(), 0);
+  for (int axis = 0; axis < value.rank(); ++axis) {
+    if (strides[static_cast<std::size_t>(axis)] != 0) {
+      kept.push_back(axis);
+    } else {
+      ends.set(axis, std::min<std::int64_t>(ends.sizes()[axis], 1));
+    }
   }
+  std::vector<std::int64_t> sorted = kept;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](std::int64_t a, std::int64_t b) {
+    return strides[static_cast<std::size_t>(a)] > strides[static_cast<std::size_t>(b)];
+  });
+  for (std::size_t i = 0; i < kept.size(); ++i) order[static_cast<std::size_t>(kept[i])] = sorted[i];
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+
   const Tensor stored = [&] {
     const ExecuteNow now;
-    return tapestry::transpose(slice(value, Ints(order.size()), ends), Ints(order.begin(), order.end()));
+    return tapestry::transpose(slice(value, Ints(order.size()), Ints(ends.sizes().begin(), ends.sizes().end())),
+                               Ints(order.begin(), order.end()));
   }();
   const TypeCode type = code_of(value.dtype());
   if (value.is_contiguous() || !stored.is_contiguous())
     return finish("Const", {}, {{"dtype", type}, {"value", TensorDef{type, value}}});
-  const Value base = constant("Const", stored), perm = ints("perm", back);
-  if (Shape(ends) == value.shape())
+  const Value base = constant("Const", stored);
+  if (ends == value.shape()) {
+    const Value perm = ints("perm", back);
     return finish("Transpose", {base.name, perm.name}, {{"T", type}, {"Tperm", code_of(perm.dtype)}});
-  const Value moved = transpose(base, back), shape = ints("shape", value.shape().to_vector());
+  }
+  const Value moved = sorted == kept ? base : transpose(base, back), shape = ints("shape", value.shape().to_vector());
   finish("BroadcastTo", {moved.name, shape.name}, {{"T", type}, {"Tidx", code_of(shape.dtype)}});
 }
 
