@@ -174,8 +174,8 @@ TEST_CASE("an op of a user's own is written by its name, with its attributes, an
     std::vector<Attr> attrs{
         {"by", 0.1}, {"flag", true}, {"count", std::int64_t{7}}, {"list", Ints{3, -4}}, {"text", std::string("a b")}};
     if (name == "GraphDefTyped") {
-      attrs.push_back({"shape", Shape{2, -1}});
-      attrs.push_back({"type", int32});
+      attrs.emplace_back("shape", Shape{2, -1});
+      attrs.emplace_back("type", int32);
     }
     const Tensor y = apply_op(name, {placeholder(float64, {-1}, "x")}, Attrs(attrs), "y");
     const auto nodes = nodes_of(graph.as_graph_def());

@@ -143,7 +143,7 @@ TEST_CASE("ops refuse attributes that do not fit them") {
       refused += !accepts(call.type(), call.inputs(), Attrs(others));
       for (const AttrValue& value : distorted(attr.value)) {
         std::vector<Attr> attrs = others;
-        attrs.push_back({attr.name, value});
+        attrs.emplace_back(attr.name, value);
         refused += !accepts(call.type(), call.inputs(), Attrs(attrs));
       }
     }

@@ -119,7 +119,7 @@ Tensor add_numbers(GraphState& graph, const TrainingStep& step) {
   std::vector<Attr> attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, step.iterations)},
                           {"numbers", step.numbers},
                           {"count", count}};
-  if (step.rate) attrs.push_back({"rate", step.rate});
+  if (step.rate) attrs.emplace_back("rate", step.rate);
   return graph
       .add_in_scopes(Call(learning_rate_op, {handle}, Attrs(attrs), step.where, "learning_rate"), {{float64, {count}}})
       .output();

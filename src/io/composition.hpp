@@ -14,7 +14,7 @@ struct ComposedGraph {
 };
 
 /// Traces a function of tensors with these specs. The order of its operations depends on what it computes alone.
-ComposedGraph compose(const Specs& inputs, const std::function<Tensors(const Tensors&)>& function, Where where);
+ComposedGraph compose(const Specs& specs, const std::function<Tensors(const Tensors&)>& function, Where where);
 /// Traces the composition of the node's op, which must have one, or that of a loop that computes another one again.
 TAPESTRY_API ComposedGraph compose(const detail::Node& node);
 

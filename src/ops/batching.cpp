@@ -77,7 +77,7 @@ Attrs with_attr(const Attrs& attrs, std::string_view name, const AttrValue& valu
   std::vector<Attr> list(attrs.begin(), attrs.end());
   const auto found = std::find_if(list.begin(), list.end(), [&](const Attr& each) { return each.name == name; });
   if (found == list.end())
-    list.push_back({name, value});
+    list.emplace_back(name, value);
   else
     found->value = value;
   return Attrs(list);

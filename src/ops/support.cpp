@@ -103,7 +103,7 @@ std::int64_t multiply_sizes(std::int64_t a, std::int64_t b) {
 
 Attrs with_redo(const Attrs& attrs, std::function<Tensors(const Tensors&)> function) {
   std::vector<Attr> list(attrs.begin(), attrs.end());
-  list.push_back({"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))});
+  list.emplace_back("redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function)));
   return Attrs(list);
 }
 

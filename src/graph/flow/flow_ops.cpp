@@ -295,7 +295,7 @@ void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragge
   std::vector<Attr> list;
   for (const Attr& each : with_functions(node.attrs(), std::move(functions)))
     if (each.name != "ragged_stacks") list.push_back(each);
-  if (!ragged_stacks.empty()) list.push_back({"ragged_stacks", ragged_stacks});
+  if (!ragged_stacks.empty()) list.emplace_back("ragged_stacks", ragged_stacks);
   const Attrs attrs(list);
   Call call(node.op(), node.inputs(), attrs, node.where(), node.name());
   const Specs all = node.op().infer(call);

@@ -253,8 +253,8 @@ Tensors FunctionTracer::operands() const {
 
 std::vector<Attr> FunctionTracer::attrs(std::vector<GraphFunction> functions) const {
   std::vector<Attr> attrs{{"functions", functions_ref(std::move(functions))}};
-  if (!changed_.empty()) attrs.push_back({"variables", std::make_shared<const std::vector<Variable>>(changed_)});
-  if (draws_) attrs.push_back({"draws", true});
+  if (!changed_.empty()) attrs.emplace_back("variables", std::make_shared<const std::vector<Variable>>(changed_));
+  if (draws_) attrs.emplace_back("draws", true);
   return attrs;
 }
 

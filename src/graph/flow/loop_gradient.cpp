@@ -234,18 +234,18 @@ class LoopGradient {
       function.inputs.push_back(body_.inputs[i]);
     }
     std::vector<Attr> attrs{{"carried", carried}, {"sequences", static_cast<std::int64_t>(sequences.tensors.size())}};
-    if (!sequences.ragged.empty()) attrs.push_back({"ragged_sequences", sequences.ragged});
-    if (replays_) attrs.push_back({"replayed", static_cast<std::int64_t>(parts_.carried)});
-    if (!parts_.reverse) attrs.push_back({"reverse", true});
+    if (!sequences.ragged.empty()) attrs.emplace_back("ragged_sequences", sequences.ragged);
+    if (replays_) attrs.emplace_back("replayed", static_cast<std::int64_t>(parts_.carried));
+    if (!parts_.reverse) attrs.emplace_back("reverse", true);
     const auto states_end = body_.inputs.begin() + parts_.carried;
     const bool can_stack_states =
         parts_.varying.empty() && std::none_of(body_.inputs.begin(), states_end, has_all_axes);
-    if (replays_ && !can_stack_states) attrs.push_back({"varying_states", true});
+    if (replays_ && !can_stack_states) attrs.emplace_back("varying_states", true);
     if (!parts_.varying.empty()) add_varying(attrs);
     add_sizes(function, attrs);
     std::vector<GraphFunction> functions{function};
     if (replays_) functions.push_back(forward_body());
-    attrs.push_back({"functions", functions_ref(std::move(functions))});
+    attrs.emplace_back("functions", functions_ref(std::move(functions)));
     return gradients_of_inputs(apply_all(while_op(is_stateful_), inputs, Attrs(attrs), {}, call_.where()));
   }
 
@@ -300,7 +300,7 @@ class LoopGradient {
       if (is_ragged) outputs.emplace_back();
     }
     function.outputs = outputs;
-    if (!ragged.empty()) attrs.push_back({"ragged_stacks", ragged});
+    if (!ragged.empty()) attrs.emplace_back("ragged_stacks", ragged);
   }
 
   /// `found`: the outputs of the backward loop.
@@ -328,7 +328,7 @@ class LoopGradient {
     Ints varying;
     for (std::size_t k = 0; k < active_.size(); ++k)
       if (parts_.may_vary(active_[k])) varying.push_back(static_cast<std::int64_t>(k));
-    if (!varying.empty()) attrs.push_back({"varying", varying});
+    if (!varying.empty()) attrs.emplace_back("varying", varying);
   }
 
   const Call& call_;

@@ -33,6 +33,7 @@ class Translation {
   FileTensor op(std::string_view name, const std::vector<FileTensor>& inputs, AttrDefs attrs = {},
                 DType dtype = DType::unknown) {
     std::vector<std::string> names;
+    names.reserve(inputs.size());
     for (const FileTensor& each : inputs) names.push_back(each.name);
     if (name != "Range" && name != "GatherNd") attrs.emplace("T", code_of(inputs[0].dtype));
     return {add_.op(name, names, std::move(attrs)), dtype == DType::unknown ? inputs[0].dtype : dtype};
@@ -224,10 +225,10 @@ FileTensors write_pad(Translation& t) {
 /// The axes of a reduction, from an attribute or an input. Without any, all are meant, unless the node says otherwise.
 FileTensor axes_of(Translation& t, const FileTensor& x) {
   const bool noop = t.c.flag("noop_with_empty_axes");
-  const FileTensor axes = t.c.has(1) ? t.in(1) : t.list(t.c.ints("axes"));
+  FileTensor axes = t.c.has(1) ? t.in(1) : t.list(t.c.ints("axes"));
   if (noop || (t.c.has(1) && t.c.is_known(1) ? t.c.value(1).size() : t.c.ints("axes").size()) > 0) return axes;
   const FileTensor rank = t.rank_of(x), none = t.number(0);
-  const FileTensor all = t.op("Range", {none, rank, t.number(1)}, {{"Tidx", code_of(int64)}});
+  FileTensor all = t.op("Range", {none, rank, t.number(1)}, {{"Tidx", code_of(int64)}});
   if (!t.c.has(1) || t.c.is_known(1)) return all;
   const FileTensor is_empty = t.op("Equal", {t.shape_of(axes), t.list({0})}, {}, boolean);
   return t.joined({axes, t.part(all, none, t.op("Mul", {t.cast(is_empty, int64), rank}))});

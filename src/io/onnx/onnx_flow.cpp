@@ -47,7 +47,7 @@ class Subgraph {
   const OnnxGraph& graph() const { return graph_; }
 
   std::string add_input(std::string_view name, const Spec& spec) {
-    const std::string unique = graph_.unique(detail::join(label_, '/', name));
+    std::string unique = graph_.unique(detail::join(label_, '/', name));
     write_value_info(writer_, 11, unique, spec, unnamed);
     return unique;
   }
@@ -230,7 +230,7 @@ class LoopWriter {
     OnnxFields fields{{"body", graph.take()},
                       {"num_scan_inputs", sequences},
                       {"scan_input_directions", directions(parts_.sequences)}};
-    if (stacks > 0) fields.push_back({"scan_output_directions", directions(stacks)});
+    if (stacks > 0) fields.emplace_back("scan_output_directions", directions(stacks));
     return w_.ops("Scan", Texts(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(operands_begin())),
                   fields, count());
   }

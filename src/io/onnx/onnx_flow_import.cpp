@@ -144,7 +144,7 @@ LoopEnd find_end(const OnnxBuilder& around, LoopBuilder& loop, const std::string
   if (is_limited) loop.flow().iterations = known_limit;
   const bool begins = first.empty() || constant_number(around, first) == 1;
   const bool stays = loop.body().behind_identities(result) == goes_on || constant_number(loop.body(), result) == 1;
-  const LoopEnd end{limit, is_limited && known_limit < 0, !(begins && stays && is_limited)};
+  LoopEnd end{limit, is_limited && known_limit < 0, !(begins && stays && is_limited)};
   loop.flow().has_condition = end.counts || end.asks;
   return end;
 }
@@ -229,6 +229,7 @@ void OnnxBuilder::add_loop(const OnnxNodeDef& node) {
 
   const std::string name = loop.finish(end, counter, holds);
   std::vector<std::string> outputs;
+  outputs.reserve(numbers.size());
   for (const std::size_t number : numbers) outputs.push_back(output_of(name, number));
   define_outputs(node, name, outputs);
 }

@@ -39,7 +39,7 @@ OnnxWindows onnx_windows(const OnnxCall& c, const std::vector<std::int64_t>& ker
                 .dilations = listed_for_axes(c, "dilations", count, 1, 1)};
   const std::vector<std::int64_t> pads = listed_for_axes(c, "pads", 2 * count, 0, 0);
   const std::string scheme = c.text("auto_pad", "NOTSET");
-  if (scheme != "NOTSET" && scheme != "VALID" && scheme != "" && !is_automatic(c))
+  if (scheme != "NOTSET" && scheme != "VALID" && !scheme.empty() && !is_automatic(c))
     c.refuse(detail::join("its auto_pad is '", scheme, "'"));
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_automatic(c)) {

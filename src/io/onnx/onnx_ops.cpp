@@ -92,7 +92,8 @@ std::string OnnxCall::text(std::string_view attr, std::string_view otherwise) co
 }
 
 std::vector<std::int64_t> OnnxCall::ints(std::string_view attr, std::vector<std::int64_t> otherwise) const {
-  return has_attr(attr) ? node_.attr<ListDef>(attr).ints : std::move(otherwise);
+  if (has_attr(attr)) return node_.attr<ListDef>(attr).ints;
+  return otherwise;
 }
 
 DType OnnxCall::type(std::string_view attr) const {

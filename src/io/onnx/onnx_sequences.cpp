@@ -44,7 +44,8 @@ Tensors read_erase(const OnnxCall& c) {
 }
 
 Tensors read_at(const OnnxCall& c) {
-  const Tensor place = c[1], count = size(c[0], 0).cast(place.dtype());
+  const Tensor& place = c[1];
+  const Tensor count = size(c[0], 0).cast(place.dtype());
   return {gather(c[0], where(less(place, 0), place + count, place), 0)};
 }
 

@@ -139,7 +139,7 @@ class OnnxWriter {
   std::string ints(const std::vector<std::int64_t>& values);
 
   /// Adds an attribute for formulas to those of our node.
-  void set(std::string_view name, AttrValue value) { added_.push_back({name, std::move(value)}); }
+  void set(std::string_view name, AttrValue value) { added_.emplace_back(name, std::move(value)); }
   /// An added attribute, or our node's own; nullptr where there is none.
   const AttrValue* find(std::string_view name) const;
   /// The same, or the value that an absent attribute stands for, if that is known.

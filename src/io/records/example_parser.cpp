@@ -191,6 +191,7 @@ class FeatureFinder {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the features are moved into the state
 ExampleParser::ExampleParser(std::map<std::string, Feature> features, Where where) {
   auto state = std::make_shared<State>(State{{}, where});
   for (auto& [name, feature] : features) {

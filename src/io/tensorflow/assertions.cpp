@@ -19,7 +19,7 @@ constexpr char tensor_part = '\x1f', part_end = '\x1e';
 
 std::vector<std::string_view> parts_of(std::string_view list) {
   std::vector<std::string_view> parts;
-  for (std::size_t end = list.find(part_end); end != list.npos; end = list.find(part_end)) {
+  for (std::size_t end = list.find(part_end); end != std::string_view::npos; end = list.find(part_end)) {
     parts.push_back(list.substr(0, end));
     list.remove_prefix(end + 1);
   }

@@ -29,7 +29,7 @@ Attrs with_defaults(const Op& op, const Attrs& attrs) {
   std::vector<Attr> complete(attrs.begin(), attrs.end());
   for (const OpAttr& each : op.attrs)
     if (!each.optional && !attrs.find(each.name))
-      if (auto value = default_of(rule, each)) complete.push_back({each.name, std::move(*value)});
+      if (auto value = default_of(rule, each)) complete.emplace_back(each.name, std::move(*value));
   return Attrs(complete);
 }
 

@@ -65,7 +65,7 @@ class FlowReader {
     }
     std::vector<FlatFunction> branches;
     for (std::size_t b = 0; b < flow_.functions.size(); ++b)
-      branches.push_back([&, b](const Tensors& values) {
+      branches.emplace_back([&, b](const Tensors& values) {
         std::map<std::string, Argument> given;
         for (std::size_t i = 1; i < inputs_.size(); ++i) given.emplace(function(b).inputs[i - 1], inputs_[i]);
         for (std::size_t k = 0; k < values.size(); ++k) given[function(b).inputs[numbers[k] - 1]] = {values[k], {}};
@@ -184,17 +184,17 @@ class FlowReader {
     const Ints ragged_stacks = ragged(flow_.stacked), ragged_sequences = ragged(flow_.sequences);
     for (const std::int64_t k : ragged_stacks) functions[0].outputs[carried + static_cast<std::size_t>(k) + 1] = {};
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
-    if (!ragged_stacks.empty()) attrs.push_back({"ragged_stacks", ragged_stacks});
-    if (!ragged_sequences.empty()) attrs.push_back({"ragged_sequences", ragged_sequences});
-    attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
-    attrs.push_back({"sequences", static_cast<std::int64_t>(sequences)});
-    if (flow_.iterations >= 0) attrs.push_back({"maximum_iterations", flow_.iterations});
-    if (flow_.reverse) attrs.push_back({"reverse", true});
-    if (reader_.def().attrs.contains(hint_recompute)) attrs.push_back({"recompute", true});
+    if (!ragged_stacks.empty()) attrs.emplace_back("ragged_stacks", ragged_stacks);
+    if (!ragged_sequences.empty()) attrs.emplace_back("ragged_sequences", ragged_sequences);
+    attrs.emplace_back("carried", static_cast<std::int64_t>(carried));
+    attrs.emplace_back("sequences", static_cast<std::int64_t>(sequences));
+    if (flow_.iterations >= 0) attrs.emplace_back("maximum_iterations", flow_.iterations);
+    if (flow_.reverse) attrs.emplace_back("reverse", true);
+    if (reader_.def().attrs.contains(hint_recompute)) attrs.emplace_back("recompute", true);
     Ints varying;
     for (std::size_t i = 0; i < carried; ++i)
       if (specs[i].shape != inputs[i].shape() || varies[i]) varying.push_back(static_cast<std::int64_t>(i));
-    if (!varying.empty()) attrs.push_back({"varying", varying});
+    if (!varying.empty()) attrs.emplace_back("varying", varying);
     Tensors all = inputs;
     const Tensors captured = tracer.operands();
     all.append(captured.begin(), captured.end());

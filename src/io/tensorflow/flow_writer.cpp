@@ -360,7 +360,7 @@ class FlowWriter {
       return add_.op("TensorListLength", {writer_.in(parts.carried).name}, {}, "maximum_iterations");
     const std::string all = add_.typed("Shape", {writer_.in(parts.carried).name}, node_.input(parts.carried).dtype());
     const std::string begin = add_.shape("begin", {0}), end = add_.shape("end", {1}), step = add_.shape("strides", {1});
-    const std::string size =
+    std::string size =
         add_.op("StridedSlice", {all, begin, end, step},
                 {{"T", code_of(int32)}, {"Index", code_of(int32)}, {"shrink_axis_mask", std::int64_t{1}}},
                 "maximum_iterations");

@@ -207,7 +207,7 @@ Tensors read_list_with_items(const ForeignNode& n) {
   if (list != list_of(list.sizes()[0], element)) lack(n, "list of elements of different shapes");
   return n.composed([&] {
     const Tensor zero = zeros(list, {.dtype = given.dtype()}), places = expand_dims(n.in(2), 1);
-    const Tensor filled = tensor_scatter_nd_add(zero, places, items);
+    Tensor filled = tensor_scatter_nd_add(zero, places, items);
     if (is_unset(given.shape())) return filled;
     return where(tensor_scatter_nd_add(zero, places, ones_like(items)) > 0, filled, given);
   });

@@ -1,6 +1,7 @@
 // Diagonals, and options of ops of matrices that ours lack.
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "io/tensorflow/foreign_parts.hpp"
@@ -24,7 +25,7 @@ Tensors read_whole_diagonal(const ForeignNode& n) {
   Shape shape = n.in(0).shape();
   return n.composed([&] {
     const Tensor list = reshape(n.in(0), {-1}), none = zeros_like(list);
-    const Tensor matrix = set_diag(expand_dims(none, -1) + expand_dims(none, -2), list);
+    Tensor matrix = set_diag(expand_dims(none, -1) + expand_dims(none, -2), list);
     if (shape.rank() == 1) return matrix;
     for (const std::int64_t each : n.in(0).shape().sizes()) shape.push_back(each);
     return reshape(matrix, shape);
@@ -227,9 +228,10 @@ bool lacks_vectors(const NodeDef& def) {
 
 /// Each matrix, transposed.
 Tensor transposed(const ForeignNode& n, const Tensor& matrices) {
-  std::vector<std::int64_t> axes;
-  for (int axis = 0; axis < matrices.shape().rank(); ++axis) axes.push_back(axis);
-  if (axes.size() < 2) n.node.refuse(detail::join("its input is no matrix: ", matrices.shape()));
+  const int rank = matrices.shape().rank();
+  if (rank < 2) n.node.refuse(detail::join("its input is no matrix: ", matrices.shape()));
+  std::vector<std::int64_t> axes(static_cast<std::size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[axes.size() - 2], axes.back());
   return transpose(matrices, Ints(axes));
 }

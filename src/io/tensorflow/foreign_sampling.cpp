@@ -140,7 +140,7 @@ AxisWeights kernel_weights(const ForeignNode& n, std::int64_t from, std::int64_t
 /// Resizes images of that shape by a kernel: an affine map from the old pixels to the new ones.
 Tensor scaled(const ForeignNode& n, const Tensor& x, std::int64_t height, std::int64_t width) {
   const auto pair = [&](std::size_t input) {
-    const std::vector<float> list = n.node.constant(input).cast(float32).to_vector<float>();
+    std::vector<float> list = n.node.constant(input).cast(float32).to_vector<float>();
     if (list.size() != 2) n.node.refuse(detail::join("its input ", input, " is no pair of numbers"));
     return list;
   };
@@ -312,6 +312,7 @@ Tensors read_projection(const ForeignNode& n) {
   for (std::int64_t image = 0; image < count; ++image) {
     const float* t = transforms.data() + (given.shape().sizes()[0] == 1 ? 0 : image * 8);
     for (std::int64_t i = 0; i < sizes[0] * sizes[1]; ++i) {
+      // NOLINTNEXTLINE(bugprone-integer-division): the whole quotient is the row of the pixel
       const auto x = static_cast<float>(i % sizes[1]), y = static_cast<float>(i / sizes[1]);
       const float scale = t[6] * x + t[7] * y + 1;
       const double column =
@@ -324,8 +325,9 @@ Tensors read_projection(const ForeignNode& n) {
       } else if (nearest) {
         add(image, std::round(row), std::round(column), 1);
       } else {
-        for (const int k : {0, 1, 2, 3})
-          add(image, top + k / 2, left + k % 2, (k / 2 == 1 ? down : 1 - down) * (k % 2 == 1 ? across : 1 - across));
+        for (const int lower : {0, 1})
+          for (const int right : {0, 1})
+            add(image, top + lower, left + right, (lower == 1 ? down : 1 - down) * (right == 1 ? across : 1 - across));
       }
     }
   }

@@ -22,7 +22,7 @@ Tensor neutral(Combine f, DType dtype) {
     const double most = dtype == float16 ? 65504 : 0x1.fep127;
     return detail::make_scalar(f == Combine::largest ? -most : most, dtype);
   }
-  const Tensor value = detail::make_tensor(dtype, Shape(), cpu());
+  Tensor value = detail::make_tensor(dtype, Shape(), cpu());
   detail::visit_dtype(dtype, [&]<class T>() {
     using Limits = std::numeric_limits<T>;
     *detail::mutable_data<T>(value) = f == Combine::largest ? Limits::lowest() : Limits::max();
@@ -150,7 +150,7 @@ Tensors read_segment_sums(const ForeignNode& n) {
   if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
   return n.composed([&] {
     const Tensor rows = sparse ? gather(n.in(0), n.in(1)) : Tensor(n.in(0));
-    const Tensor sum = added_by_ascending(n, rows, ids);
+    Tensor sum = added_by_ascending(n, rows, ids);
     if (is_plain_sum(n)) return sum;
     const Tensor one = ones({rows.shape().sizes()[0]}, {.dtype = sum.dtype()});
     return sum / for_rows(divisor_of_segments(n, added_by_ascending(n, one, ids)), sum);

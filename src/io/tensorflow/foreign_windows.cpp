@@ -37,7 +37,7 @@ Track track(const ForeignNode& n, std::int64_t size, std::int64_t window, std::i
 
 std::vector<std::int64_t> for_axes(const ForeignNode& n, std::string_view name, std::size_t rank) {
   const std::vector<std::int64_t> none(rank, 1);
-  const auto list = n.node.attr_or<ListDef>(name, {.ints = none}).ints;
+  auto list = n.node.attr_or<ListDef>(name, {.ints = none}).ints;
   if (list.size() != rank || list.front() != 1 || list.back() != 1)
     n.node.refuse(detail::join("its '", name, "' are not for ", rank, " axes"));
   return list;

@@ -19,8 +19,6 @@
 
 namespace tapestry::io {
 
-using detail::GraphVariable;
-
 namespace {
 
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
@@ -351,7 +349,7 @@ Tensors Importer::read_or_keep(const Entry& entry, const NodeReader& reader) {
   const std::size_t first = state().size();
   std::optional<Specs> specs;
   try {
-    const Tensors results = read_op(with_values, inputs, where_);
+    Tensors results = read_op(with_values, inputs, where_);
     bool is_writable = true;
     for (std::size_t i = first; i < state().size(); ++i) is_writable = is_writable && !lacks_ranks(state().node(i));
     for (const Tensor& each : results) is_writable = is_writable && each.dtype() != DType::unknown;
@@ -537,7 +535,7 @@ std::shared_ptr<const Importer> import_into(GraphState& graph, GraphDef file, Wh
 std::shared_ptr<GraphState> Importer::with_values(const Tensors& tensors, const Tensors& values) {
   std::vector<std::pair<Name, Tensor>> constants;
   for (std::size_t i = 0; i < tensors.size(); ++i) constants.emplace_back(name_of(tensors[i]), values[i]);
-  const auto graph = std::make_shared<GraphState>();
+  auto graph = std::make_shared<GraphState>();
   graph->budget().set_limits(state().budget().limits());
   import_into(*graph, file_.with_constants(constants), where_, this, shared_);
   return graph;

@@ -128,7 +128,7 @@ class Inliner {
       return add(std::move(node));
     }
     inside(*called.function, node, [&] {
-      expand(std::move(node), called);
+      expand(node, called);
       return true;
     });
   }
@@ -271,6 +271,7 @@ class Inliner {
     }
     const auto types_of = [&](const std::vector<FunctionDef::Arg>& args) {
       std::vector<TypeCode> types;
+      types.reserve(args.size());
       for (const FunctionDef::Arg& each : args) types.push_back(type_of(each, body));
       return types;
     };

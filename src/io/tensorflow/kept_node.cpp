@@ -59,7 +59,7 @@ struct KeptGradient {
 
 Tensors gradient_of_kept(const Call& call, const Tensors& arrived) {
   static const Op& op = *new Op{.name = "KeptNodeGradient", .infer = kept_specs<KeptGradient>, .outputs = -1};
-  const Ints awaited = call.attr<Ints>("awaited_values");
+  const Ints& awaited = call.attr<Ints>("awaited_values");
   KeptGradient gradient{.node = *redone_by<KeptNode>(call)};
   Tensors inputs = call.inputs();
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {

@@ -81,33 +81,33 @@ Attrs NodeReader::hinted_attrs(const OpRule& rule) const {
     if (def_.attrs.find(name) == def_.attrs.end()) continue;
     switch (each.kind) {
       case AttrKind::flag:
-        attrs.push_back({each.name, attr<bool>(name)});
+        attrs.emplace_back(each.name, attr<bool>(name));
         break;
       case AttrKind::number:
-        attrs.push_back({each.name, attr<std::int64_t>(name)});
+        attrs.emplace_back(each.name, attr<std::int64_t>(name));
         break;
       case AttrKind::real:
-        attrs.push_back({each.name, *exact_number(each.name)});
+        attrs.emplace_back(each.name, *exact_number(each.name));
         break;
       case AttrKind::type:
-        attrs.push_back({each.name, type(name)});
+        attrs.emplace_back(each.name, type(name));
         break;
       case AttrKind::device:
-        attrs.push_back({each.name, Device(attr<std::string>(name))});
+        attrs.emplace_back(each.name, Device(attr<std::string>(name)));
         break;
       case AttrKind::numbers: {
         const std::vector<std::int64_t>& list = attr<ListDef>(name).ints;
-        attrs.push_back({each.name, Ints(list)});
+        attrs.emplace_back(each.name, Ints(list));
         break;
       }
       case AttrKind::shape:
-        attrs.push_back({each.name, attr<Shape>(name)});
+        attrs.emplace_back(each.name, attr<Shape>(name));
         break;
       case AttrKind::text:
-        attrs.push_back({each.name, attr<std::string>(name)});
+        attrs.emplace_back(each.name, attr<std::string>(name));
         break;
       case AttrKind::any:
-        attrs.push_back({each.name, any_value(def_.attrs.at(name), name)});
+        attrs.emplace_back(each.name, any_value(def_.attrs.at(name), name));
         break;
       default:
         refuse(detail::join(name, " is no part of a file"));
@@ -256,7 +256,7 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
   for (std::size_t i = 0; i < rule.input_rules.size(); ++i) {
     const InputRule& each = rule.input_rules[i];
     if (const OpAttr* target = target_of(each.attr))
-      attrs.push_back({target->name, from_constant(each, place_of(rule, i), *target)});
+      attrs.emplace_back(target->name, from_constant(each, place_of(rule, i), *target));
   }
   Ints bits;
   std::string_view bits_name;
@@ -267,7 +267,7 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
       bits.push_back(attr_or<std::int64_t>(each.name, 0));
     } else if (each.source == FieldRule::Source::attr) {
       const OpAttr& target = *target_of(each.attr);
-      if (auto value = from_field(each, target)) attrs.push_back({target.name, std::move(*value)});
+      if (auto value = from_field(each, target)) attrs.emplace_back(target.name, std::move(*value));
     } else if (each.source == FieldRule::Source::fixed && given != def_.attrs.end()) {
       const bool same = std::visit(
           [&]<class T>(const T& due) {
@@ -286,7 +286,7 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
             detail::join("Node '", def_.name, "' (op: '", def_.op, "'): Tapestry lacks its '", each.name, "'"));
     }
   }
-  if (!bits.empty()) attrs.push_back({bits_name, bits});
+  if (!bits.empty()) attrs.emplace_back(bits_name, bits);
   return checked(rule, std::move(attrs));
 }
 

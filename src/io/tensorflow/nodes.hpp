@@ -89,7 +89,7 @@ class Nodes {
     if (node && node->op == "StridedSlice" && data_inputs(*node) == 4 && takes_first(*node))
       if (const NodeDef* shape = source(node->inputs[0], "Shape", 1)) return length_key(shape->inputs[0]);
     if (node && node->op == "TensorListLength" && data_inputs(*node) == 1) {
-      const std::string length = list_length_key(node->inputs[0]);
+      std::string length = list_length_key(node->inputs[0]);
       if (!length.empty()) return length;
     }
     if (const auto [loop, output] = loop_output(tensor); loop && contains(loop->flow->counters, output))
@@ -130,7 +130,7 @@ class Nodes {
     if (question.is_too_much()) return "length of " + without_zero(tensor);
     const std::int64_t known = size(tensor, 0, 0);
     if (const NodeDef* stack = source(tensor, "TensorListStack", 2); stack && known < 0) {
-      const std::string length = list_length_key(stack->inputs[0]);
+      std::string length = list_length_key(stack->inputs[0]);
       if (!length.empty()) return length;
     }
     return known >= 0 ? detail::join("=", known) : "length of " + origin(tensor);

@@ -105,7 +105,7 @@ Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const st
   }
   Call call(op, inputs, attrs, where, name);
   open_sink()->add(call);
-  const Tensors outputs = call.outputs();
+  Tensors outputs = call.outputs();
   tell_recorders(std::move(call));
   return outputs;
 }

@@ -208,8 +208,10 @@ class ArrayRaiser {
 
   void raise(NodeDef& node) {
     const std::size_t count = data_inputs(node);
-    const auto become = [&](std::string_view op, std::vector<std::size_t> kept, bool with_shape, std::size_t at) {
+    const auto become = [&](std::string_view op, const std::vector<std::size_t>& kept, bool with_shape,
+                            std::size_t at) {
       std::vector<std::string> inputs;
+      inputs.reserve(kept.size());
       for (const std::size_t i : kept) inputs.push_back(node.inputs[i]);
       if (with_shape) {
         added_.push_back(shape_of(node));

@@ -206,6 +206,7 @@ class ConditionRaiser {
     for (const std::size_t i : stage.merges) part_of(i).merges.push_back(i);
     for (const auto& [tensor, side] : stage.exports) part_of(found_.edge_of(tensor).node).exports.emplace(tensor, side);
     std::vector<Stage> found;
+    found.reserve(parts.size());
     for (auto& [root, part] : parts) found.push_back(std::move(part));
     return found;
   }
