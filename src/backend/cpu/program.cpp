@@ -406,8 +406,9 @@ class Machine {
     grid_.for_each_block(row.first, row.columns, [&](const Grid::Block& block, bool) {
       workspace.gathered_rows = 0;
       find_inputs(block, 0, workspace.operands);
+      workspace.apart = lanes;  // for every block
+      workspace.apart_first = block.first;
       find_outputs(block.first, workspace);
-      workspace.operands[inputs_.size() + static_cast<std::size_t>(apart_)].data = lanes;
       code_->sum(workspace.operands.data(), block.size.rows * block.size.columns);
     });
     return lane_count();
