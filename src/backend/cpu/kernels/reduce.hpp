@@ -34,7 +34,7 @@ struct RowsSoFar {
 /// One reduction, for one type of elements and one of results.
 struct Reducer {
   /// y[j * y_step] = x[j * step + i * stride] reduced over all i < n, for j < rows. A sum is divided by `divisor`.
-  /// `computed`: the only row, in the place of x, which has as many elements as there are lanes; or nullptr.
+  /// `computed`: the only row, in the place of x, which has at least as many elements as there are lanes; or nullptr.
   void (*rows)(const void* x, std::int64_t n, std::int64_t stride, std::int64_t rows, std::int64_t step, void* y,
                std::int64_t y_step, std::int64_t divisor, const ComputedRow* computed);
   /// The same for j < columns, where j is the innermost axis in memory. Floats are added one after another, so for
