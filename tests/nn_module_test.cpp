@@ -360,6 +360,94 @@ TEST_CASE("a module that is traced with its gradients and its step") {
   CHECK(same_bits(traced_net.state_dict(), eager.state_dict()));
 }
 
+/// A module that depends on its own mode and on that of a part.
+struct Switched : nn::Module {
+  Affine linear{2, 1};
+  nn::BatchNorm norm{1};
+  TAPESTRY_FIELDS(linear, norm)
+  Tensor operator()(const Tensor& x) const { return norm(linear(x)) * (training() ? 1.0 : 10.0); }
+};
+
+TEST_CASE("a function is traced anew for another mode of its modules, and keeps a trace for each") {
+  const Tensor x = tensor({{1, 2}, {3, 5}, {4, 4}});
+  Switched net, eager;
+  const auto f = function([&](const Tensor& t) { return net(t); });
+  for (int i = 0; i < 3; ++i) {
+    net.train(), eager.train();
+    CHECK(same_bits(f(x), eager(x)));
+    net.norm.eval(), eager.norm.eval();
+    CHECK(same_bits(f(x), eager(x)));
+    net.eval(), eager.eval();
+    CHECK(same_bits(f(x), eager(x)));
+  }
+  CHECK(f.trace_count() == 3);
+  CHECK(same_bits(net.state_dict(), eager.state_dict()));
+}
+
+TEST_CASE("a function that sets the mode itself is traced once") {
+  const Tensor x = tensor({{1, 2}, {3, 5}});
+  Switched net;
+  const auto f = function([&](const Tensor& t) {
+    net.eval();
+    Tensor result = net(t);
+    net.train();
+    return result + net(t);
+  });
+  const Tensor first = f(x);
+  CHECK(f(x).shape() == first.shape());
+  net.eval();
+  f(x);
+  CHECK(f.trace_count() == 1);
+}
+
+TEST_CASE("a function that trains is traced anew when parameters are frozen") {
+  const Tensor x = tensor({{1, 2}, {3, 5}});
+  Net net, eager;
+  train::MomentumOptimizer optimizer(0.001, 0.9), eager_optimizer(0.001, 0.9);
+  const auto step = [&x](Net& trained, train::Optimizer& by) {
+    return by.minimize([&] { return reduce_mean(square(trained(x))); });
+  };
+  const auto traced = function([&](const Tensor& scale) { return step(net, optimizer) * scale; });
+  const auto check_step = [&] {
+    CHECK(same_bits(traced(ones({})), step(eager, eager_optimizer)));
+    CHECK(same_bits(net.state_dict(), eager.state_dict()));
+  };
+  for (int i = 0; i < 3; ++i) {
+    check_step();
+    net.first.freeze(), eager.first.freeze();
+    check_step();
+    net.layers[1].freeze(), eager.layers[1].freeze();
+    check_step();
+    net.unfreeze(), eager.unfreeze();
+  }
+  CHECK(traced.trace_count() == 3);
+}
+
+TEST_CASE("a function watches a module that was moved or assigned to") {
+  const Tensor x = tensor({{1, 2}, {3, 5}});
+  Switched net;
+  const auto f = function([&](const Tensor& t) { return net(t); });
+  f(x);
+  Switched other;
+  other.eval();
+  net = other;
+  CHECK(!net.training());
+  CHECK(same_bits(f(x), net(x)));
+  CHECK(f.trace_count() == 2);
+}
+
+TEST_CASE("a function is traced anew in another Autocast scope") {
+  const Tensor x = tensor({{1.001, 2}, {3, 5}});
+  const auto product = [](const Tensor& t) { return matmul(t, t); };
+  const auto f = function(product);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(same_bits(f(x), product(x)));
+    const Autocast scope(bfloat16);
+    CHECK(same_bits(f(x), product(x)));
+  }
+  CHECK(f.trace_count() == 2);
+}
+
 }  // namespace
 
 }  // namespace nn_module_test

@@ -93,6 +93,8 @@ class TAPESTRY_API FlatTrace {
   Graph graph() const;
   const Tensors& inputs() const;
   const Tensors& outputs() const;
+  /// Whether the flags that the function has read, such as the mode of a module, still have the values of that time.
+  bool is_current() const;
   /// Throw InvalidArgumentError if there is no number i.
   /// @{
   const Tensor& input(std::size_t i) const;
@@ -104,7 +106,7 @@ class TAPESTRY_API FlatTrace {
   Handle<State> state_;
 };
 
-/// Traces of one function, one for each signature of its arguments.
+/// Traces of one function, one for each signature of its arguments and for each state of the flags that it reads.
 class TAPESTRY_API FlatTraces {
  public:
   FlatTraces(FlatFunction function, const TraceOptions& options);
@@ -314,7 +316,9 @@ requires(!std::convertible_to<F, In>) auto trace(F) {
                 "tp::function(f) does without.");
 }
 
-/// A function that is traced at the first call, and again for arguments of other dtypes or shapes.
+/// A function that is traced at the first call, and again at a call that differs: by dtypes or shapes of its arguments,
+/// by the device scope or the Autocast scope around it, or by a module that it uses and that has changed its mode or
+/// has been frozen since. Each trace is kept for later calls that it fits.
 template <class Result, class... Arguments>
 class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments...> {
  public:

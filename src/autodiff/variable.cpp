@@ -122,7 +122,7 @@ void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradie
 }
 
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
-    : cell_(std::make_shared<Cell>()) {
+    : cell_(std::make_shared<Cell>(options.trainable)) {
   if (initial_value.is_empty_tensor()) throw InvalidArgumentError("initial_value must be specified.", where);
   // A literal is converted to the wanted dtype directly, so that it keeps all its digits.
   const bool literal = !initial_value.is_tensor() && options.dtype != DType::unknown;
@@ -138,7 +138,6 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
   if (DeviceRequest* request = graph ? nullptr : device_request())
     if (const std::optional<Device> place = request->place("Variable")) value = value.to(*place, where);
   cell_->name = cell_->given_name = options.name;
-  cell_->trainable = options.trainable;
   cell_->spec = value.spec();
   cell_->device = value.device();
   if (!value.is_symbolic()) cell_->store(detail::computed(value));
@@ -172,7 +171,7 @@ const std::string& Variable::name() const {
 const Shape& Variable::shape() const { return cell_->spec.shape; }
 DType Variable::dtype() const { return cell_->spec.dtype; }
 Device Variable::device() const { return cell_->device; }
-bool Variable::trainable() const { return cell_->trainable; }
+bool Variable::trainable() const { return cell_->trainable.read(); }
 
 In::In(const Variable& variable, const char* file, int line)
     : own_(variable.value({file, line})), variable_(&variable), where_{file, line} {}

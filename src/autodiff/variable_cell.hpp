@@ -9,6 +9,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
+#include "tapestry/detail/flag.hpp"
 #include "tapestry/variable.hpp"
 
 namespace tapestry {
@@ -21,11 +22,13 @@ struct PathNames {
 
 /// The cell behind the handles of a Variable.
 struct Variable::Cell {
+  explicit Cell(bool is_trainable = true) : trainable(is_trainable) {}
+
   std::string name;
   std::string given_name;                 ///< the name before a module set it to the path
   const PathNames* path_names = nullptr;  ///< of a module's Variable
   std::weak_ptr<Cell> owner;              ///< of a slot, "w/Adam": the Variable "w" that it belongs to
-  bool trainable = true;
+  detail::Flag trainable;
   Spec spec;
   Device device;
 

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <optional>
 
+#include "autodiff/flag_reads.hpp"
 #include "graph/graph_state.hpp"
+#include "tapestry/autocast.hpp"
 #include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
@@ -85,6 +87,7 @@ struct FlatTrace::State {
   FlatFunction function;
   Graph graph;
   Tensors inputs, outputs;
+  FlagReads flags;
   std::optional<Session::Callable> run;  ///< fetches the outputs, and runs the nodes with an effect
 };
 
@@ -94,9 +97,11 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .graph = Graph(std::make_shared<GraphState>(GraphState::Order::program)),
                        .inputs = {},
                        .outputs = {},
+                       .flags = {},
                        .run = {}}) {
   detail::locating({}, where, [&] {
     {
+      const FlagReads::Scope flags(state_->flags);
       // As in TensorFlow, what is traced is in the scope of the caller's device.
       const OptionsScope scope(state_->graph.state(), {.device = scopes().device});
       for (const TensorSpec& each : specs)
@@ -136,6 +141,7 @@ Tensors FlatTrace::call(std::span<Value> arguments, Where where) const {
 Graph FlatTrace::graph() const { return state_->graph; }
 const Tensors& FlatTrace::inputs() const { return state_->inputs; }
 const Tensors& FlatTrace::outputs() const { return state_->outputs; }
+bool FlatTrace::is_current() const { return state_->flags.hold(); }
 
 namespace {
 
@@ -160,15 +166,16 @@ struct FlatTraces::State {
   FlatFunction function;
   TraceOptions options;
   std::mutex mutex;
-  std::map<std::string, Kept> traces;
+  std::multimap<std::string, Kept> traces;
   std::uint64_t calls = 0;  ///< counts the uses of traces, which tells their order
 
   FlatTrace trace_for(const std::string& signature, const std::vector<TensorSpec>& specs, Where where) {
     const std::lock_guard lock(mutex);
-    auto found = traces.find(signature);
-    if (found == traces.end()) {
+    const auto [begin, end] = traces.equal_range(signature);
+    auto found = std::find_if(begin, end, [](const auto& each) { return each.second.trace.is_current(); });
+    if (found == end) {
       const FlatTrace trace(function, specs, options, where);
-      found = traces.emplace(signature, Kept{trace, 0}).first;
+      found = traces.emplace(signature, Kept{trace, 0});
     }
     found->second.last_call = ++calls;
     const FlatTrace trace = found->second.trace;
@@ -189,7 +196,7 @@ Tensors FlatTraces::call(std::span<Value> arguments, Where where) const {
       throw InvalidArgumentError(join("Argument ", i, " of the traced function is an empty Tensor"), where);
   if (is_watched(arguments))
     return detail::locating({}, where, [&] { return state_->function(tensors_of(arguments, where)); });
-  std::string signature = scopes().device;
+  std::string signature = join(scopes().device, ' ', to_string(Autocast::current()));
   std::vector<TensorSpec> specs;
   for (Value& each : arguments) {
     const Tensor value = each.tensor({}, where);

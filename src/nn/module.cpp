@@ -247,14 +247,14 @@ void Module::train(bool on, Where where) {
 }
 
 void Module::set_training(bool on) {
-  training_ = on;
+  training_.set(on);
   for (const Field& field : fields().list())
     if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->set_training(on);
 }
 
 void Module::freeze(bool on, Where where) {
   for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
-    if (leaf.is_parameter) variable_in(leaf)->cell()->trainable = !on;
+    if (leaf.is_parameter) variable_in(leaf)->cell()->trainable.set(!on);
   });
 }
 

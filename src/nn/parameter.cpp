@@ -15,7 +15,7 @@ Variable copy_of(const Variable& other) {
   const auto& cell = other.cell();
   if (!cell) return other;  // has been moved from
   const ExecuteNow now;
-  Variable copy(cell->load(), {.name = cell->given_name, .trainable = cell->trainable});
+  Variable copy(cell->load(), {.name = cell->given_name, .trainable = other.trainable()});
   copy.cell()->path_names = cell->path_names;
   note_cell(copy.cell());
   return copy;
@@ -40,8 +40,7 @@ ModuleVariable::ModuleVariable(const ModuleVariable& other) : Variable(copy_of(o
 
 ModuleVariable& ModuleVariable::operator=(const ModuleVariable& other) {
   if (this == &other) return *this;
-  const bool fits =
-      cell() && other.cell() && cell()->spec == other.cell()->spec && cell()->trainable == other.cell()->trainable;
+  const bool fits = cell() && other.cell() && cell()->spec == other.cell()->spec && trainable() == other.trainable();
   if (fits) {
     const ExecuteNow now;
     const PauseRecording pause;

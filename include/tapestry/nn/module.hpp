@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "tapestry/detail/flag.hpp"
 #include "tapestry/detail/handle.hpp"
 #include "tapestry/nn/parameter.hpp"
 #include "tapestry/state_dict.hpp"
@@ -206,17 +207,18 @@ class TAPESTRY_API Module {
   void to(DType dtype, Where where = Where::here());
 
   /// Turns the training mode on or off, here and in all parts. In training mode, Dropout drops elements, and BatchNorm
-  /// learns its statistics. It is on at first. A trace keeps the mode in which it was made. Throws as `parameters`
-  /// does.
+  /// learns its statistics. It is on at first. A `trace` keeps the mode in which it was made; a `function` is traced
+  /// anew for another mode. Throws as `parameters` does.
   void train(bool on = true, Where where = Where::here());
   /// The same as `train(false)`, for everything but training.
   void eval(Where where = Where::here()) { train(false, where); }
   /// Whether this module is in training mode.
-  bool training() const { return training_; }
+  bool training() const { return training_.read(); }
 
   /// Freeze the parameters, here and in all parts, or make them trainable again. Frozen parameters are not among
   /// `parameters()`, tapes do not watch them by themselves, and `minimize` without a list does not change them. They
-  /// are still saved.
+  /// are still saved. A `trace` that trains goes on changing the parameters that were not frozen when it was made; a
+  /// `function` is traced anew.
   /// @{
   void freeze(bool on = true, Where where = Where::here());
   void unfreeze(Where where = Where::here()) { freeze(false, where); }
@@ -239,7 +241,7 @@ class TAPESTRY_API Module {
   friend void require_parts(const Module& module, std::string_view path, Where where);
   void set_training(bool on);
 
-  bool training_ = true;
+  tapestry::detail::Flag training_{true};
   tapestry::detail::Moved moved_;
 };
 

@@ -72,7 +72,7 @@ std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader,
   if (shared_) return shared_->cell(key.first, key.second, spec);
   auto cell = std::make_shared<Variable::Cell>();
   cell->name = name;
-  cell->trainable = !reader.attr_or<bool>(hint_not_trainable, false);
+  cell->trainable.set(!reader.attr_or<bool>(hint_not_trainable, false));
   cell->spec = spec;
   const Tensor handle = handle_of(Variable(cell));
   state().budget().require_tensor(detail::producer_of(handle), spec);

@@ -249,7 +249,7 @@ class Loader {
       const auto found = names.find(each.name());
       if (found == names.end()) continue;
       give_value(each, found->second, *bundle);
-      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, found->second, meta);
+      each.cell()->trainable.set(is_floating(each.dtype()) && is_trainable(each, found->second, meta));
     }
   }
 

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "tapestry/detail/config.hpp"
+
+namespace tapestry::detail {
+
+/// A switch of an object of the user's that decides which ops run, such as the training mode of a module. A trace notes
+/// the flags that it reads: `function` traces anew when they have changed. A copy is another flag with the same value.
+/// Moving hands the flag over, so that traces go on watching it.
+class TAPESTRY_API Flag {
+ public:
+  explicit Flag(bool on) : on_(std::make_shared<std::atomic<bool>>(on)) {}
+  Flag(const Flag& other) : Flag(other.on_ && *other.on_) {}
+  Flag(Flag&&) noexcept = default;
+  /// Assigning sets the value.
+  Flag& operator=(const Flag& other) {
+    set(other.on_ && *other.on_);
+    return *this;
+  }
+  ~Flag() = default;
+
+  /// The value; false for a flag that was moved from.
+  bool read() const;
+  void set(bool on);
+
+ private:
+  std::shared_ptr<std::atomic<bool>> on_;
+};
+
+}  // namespace tapestry::detail

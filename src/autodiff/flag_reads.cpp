@@ -1,0 +1,45 @@
+#include "autodiff/flag_reads.hpp"
+
+#include <algorithm>
+
+#include "tapestry/detail/flag.hpp"
+
+namespace tapestry {
+namespace {
+
+constinit thread_local FlagReads* open_reads = nullptr;
+
+}  // namespace
+
+FlagReads::Scope::Scope(FlagReads& reads) : outer_(open_reads) { open_reads = &reads; }
+FlagReads::Scope::~Scope() { open_reads = outer_; }
+
+void FlagReads::note_read(const Value& flag) {
+  if (open_reads) open_reads->found_.emplace(flag, *flag);
+}
+
+void FlagReads::note_set(const Value& flag) {
+  if (open_reads) open_reads->found_.emplace(flag, std::nullopt);
+}
+
+bool FlagReads::hold() const {
+  return std::all_of(found_.begin(), found_.end(),
+                     [](const auto& each) { return !each.second || *each.second == *each.first; });
+}
+
+namespace detail {
+
+bool Flag::read() const {
+  if (!on_) return false;
+  FlagReads::note_read(on_);
+  return *on_;
+}
+
+void Flag::set(bool on) {
+  if (!on_) on_ = std::make_shared<std::atomic<bool>>(on);
+  FlagReads::note_set(on_);
+  *on_ = on;
+}
+
+}  // namespace detail
+}  // namespace tapestry
