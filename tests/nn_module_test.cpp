@@ -436,6 +436,25 @@ TEST_CASE("a function watches a module that was moved or assigned to") {
   CHECK(f.trace_count() == 2);
 }
 
+TEST_CASE("a function uses the Variables that a module has now") {
+  const auto check_after = [](const auto& change) {
+    Affine net{2, 2};
+    const auto f = function([&](const Tensor& t) { return net(t.cast(net.weight.dtype())); });
+    const Tensor x = tensor({{1, 2}, {3, 5}});
+    f(x);
+    change(net);
+    CHECK(same_bits(f(x), net(x.cast(net.weight.dtype()))));
+    CHECK(f.trace_count() == 2);
+  };
+  check_after([](Affine& net) { net.to(float64); });
+  check_after([](Affine& net) { net.weight = nn::Parameter(full({2, 2}, 3.0)); });
+  check_after([](Affine& net) { net = Affine{2, 3}; });
+  check_after([](Affine& net) {
+    const Affine other{2, 1};
+    net = other;
+  });
+}
+
 TEST_CASE("a function is traced anew in another Autocast scope") {
   const Tensor x = tensor({{1.001, 2}, {3, 5}});
   const auto product = [](const Tensor& t) { return matmul(t, t); };

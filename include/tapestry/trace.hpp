@@ -317,8 +317,8 @@ requires(!std::convertible_to<F, In>) auto trace(F) {
 }
 
 /// A function that is traced at the first call, and again at a call that differs: by dtypes or shapes of its arguments,
-/// by the device scope or the Autocast scope around it, or by a module that it uses and that has changed its mode or
-/// has been frozen since. Each trace is kept for later calls that it fits.
+/// by the device scope or the Autocast scope around it, or by a module that it uses and that has changed its mode, has
+/// been frozen, or has other Variables since. Each trace is kept for later calls that it fits.
 template <class Result, class... Arguments>
 class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments...> {
  public:

@@ -9,6 +9,8 @@ namespace {
 
 constinit thread_local FlagReads* open_reads = nullptr;
 
+std::atomic<std::uint64_t> changes = 1;  ///< of any flags
+
 }  // namespace
 
 FlagReads::Scope::Scope(FlagReads& reads) : outer_(open_reads) { open_reads = &reads; }
@@ -23,8 +25,12 @@ void FlagReads::note_set(const Value& flag) {
 }
 
 bool FlagReads::hold() const {
-  return std::all_of(found_.begin(), found_.end(),
-                     [](const auto& each) { return !each.second || *each.second == *each.first; });
+  const std::uint64_t now = changes;
+  if (checked_ == now) return true;
+  const bool holds = std::all_of(found_.begin(), found_.end(),
+                                 [](const auto& each) { return !each.second || *each.second == *each.first; });
+  if (holds) checked_ = now;
+  return holds;
 }
 
 namespace detail {
@@ -38,7 +44,7 @@ bool Flag::read() const {
 void Flag::set(bool on) {
   if (!on_) on_ = std::make_shared<std::atomic<bool>>(on);
   FlagReads::note_set(on_);
-  *on_ = on;
+  if (on_->exchange(on) != on) ++changes;
 }
 
 }  // namespace detail

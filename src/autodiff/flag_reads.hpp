@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,7 +35,8 @@ class FlagReads {
   /// @}
 
  private:
-  std::map<Value, std::optional<bool>> found_;  ///< without a value: the function has set the flag
+  std::map<Value, std::optional<bool>> found_;      ///< without a value: the function has set the flag
+  mutable std::atomic<std::uint64_t> checked_ = 0;  ///< the number of changes of any flags until `hold` was true
 };
 
 }  // namespace tapestry

@@ -451,6 +451,7 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
+  static_cast<void>(variable.cell()->is_replaced.read());  // a trace is of this cell
   // Only a function chooses a device for a Variable from outside the graph. A slot is with its Variable.
   const auto owner = variable.cell()->owner.lock();
   std::string device;

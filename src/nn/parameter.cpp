@@ -46,8 +46,15 @@ ModuleVariable& ModuleVariable::operator=(const ModuleVariable& other) {
     const PauseRecording pause;
     cell()->store(other.cell()->load().to(cell()->device));
   } else {
-    Variable::operator=(copy_of(other));
+    *this = ModuleVariable(other);
   }
+  return *this;
+}
+
+ModuleVariable& ModuleVariable::operator=(ModuleVariable&& other) noexcept {
+  if (this == &other) return *this;
+  if (cell()) cell()->is_replaced.set(true);
+  Variable::operator=(std::move(other));
   return *this;
 }
 

@@ -202,8 +202,8 @@ class TAPESTRY_API Module {
   /// does.
   void to(Device device, Where where = Where::here());
   /// Converts all Variables and constants of a float type to another float type. The converted Variables are new ones:
-  /// earlier handles, optimizers and traces still refer to the old ones. Throws InvalidArgumentError for a type that is
-  /// not a float type, and as `parameters` does.
+  /// earlier handles, optimizers and traces still refer to the old ones; a `function` is traced anew. Throws
+  /// InvalidArgumentError for a type that is not a float type, and as `parameters` does.
   void to(DType dtype, Where where = Where::here());
 
   /// Turns the training mode on or off, here and in all parts. In training mode, Dropout drops elements, and BatchNorm

@@ -15,7 +15,7 @@ namespace tapestry::nn {
 ///
 /// Assigning a ModuleVariable to another one sets the value and keeps the cell, so that traces and optimizers that use
 /// the cell see the new value. The cell is replaced only if the two differ in dtype or shape, or in whether they are
-/// trainable. Moving hands the cell over.
+/// trainable. Moving hands the cell over. A `function` that has used a cell that is replaced is traced anew.
 class TAPESTRY_API ModuleVariable : public Variable {
  public:
   /// Creates a new cell with the same value.
@@ -25,7 +25,7 @@ class TAPESTRY_API ModuleVariable : public Variable {
   /// Sets the value of this cell.
   ModuleVariable& operator=(const ModuleVariable& other);
   /// Replaces this cell by the other one.
-  ModuleVariable& operator=(ModuleVariable&&) noexcept = default;
+  ModuleVariable& operator=(ModuleVariable&& other) noexcept;
   ~ModuleVariable() = default;
 
  protected:
