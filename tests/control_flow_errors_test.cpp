@@ -133,6 +133,32 @@ TEST_CASE("a loop whose variable would change its shape is refused when it does"
   }
 }
 
+TEST_CASE("a shape invariant that contradicts the first value is refused, in a graph in the run") {
+  const auto loop = [](const Tensor& x, const Shape& invariant) {
+    return while_loop([](const Tensor& v) { return less(reduce_sum(v), 30.0); },
+                      [](const Tensor& v) { return v * 2.0; }, x, {.shape_invariants = {invariant}});
+  };
+  const std::vector<Shape> shapes{Shape{2, 3}, Shape{-1, 3}, Shape{2, -1}, Shape{-1, -1}, Shape{4, 3}, Shape{6}};
+  const Tensor x = ones({2, 3});
+  for (const Shape& known : shapes) {
+    if (!can_be(known, x.shape())) continue;
+    for (const Shape& invariant : shapes) {
+      CAPTURE(known);
+      CAPTURE(invariant);
+      const auto traced = [&] {
+        return trace([&](const Tensor& v) { return loop(v, invariant); }, {spec(float32, known)})(x);
+      };
+      if (can_be(invariant, x.shape())) {
+        CHECK(same_bits(traced(), loop(x, invariant)));
+        continue;
+      }
+      const Error refused = caught<InvalidArgumentError>(traced);
+      CHECK(refused.message().find("not compatible with") != std::string::npos);
+      CHECK(place(refused) == place(caught<InvalidArgumentError>([&] { loop(x, invariant); })));
+    }
+  }
+}
+
 TEST_CASE("what a function over sequences returns is checked, and errors name the user's line") {
   using List = std::vector<Tensor>;
   const Tensor zero = zeros({}), two = ones({2}), no_elements = zeros({0});

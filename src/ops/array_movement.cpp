@@ -50,6 +50,35 @@ TAPESTRY_OP(stop_gradient_op){{
     .batch = batch_in_front,
 }};
 
+/// What is known of a shape from the input's and from the one that it must have.
+Shape ensured_shape(const Call& call) {
+  const Shape &given = call.input(0).shape(), &due = call.attr<Shape>("shape");
+  if (!agree(given, due))
+    throw InvalidArgumentError(
+        detail::join("Shape of tensor ", given, " is not compatible with expected shape ", due, '.'));
+  if (!given.has_rank()) return due;
+  Shape shape = given;
+  for (int i = 0; due.has_rank() && i < due.rank(); ++i)
+    if (shape.sizes()[i] < 0) shape.set(i, due.sizes()[i]);
+  return shape;
+}
+
+TAPESTRY_OP(ensure_shape_op){{
+    .name = "EnsureShape",
+    .attrs = {{"shape", AttrKind::shape}},
+    .infer = [](const Call& call) -> Specs {
+      return {{call.input(0).dtype(), ensured_shape(call)}};
+    },
+    .view = same_view,
+    .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
+    .needs = needs_nothing,
+    .movement = Movement::keeps,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      const Shape& due = call.one().attr<Shape>("shape");
+      return {due.has_rank() ? ensure_shape(call.all(0), call.with_batch(due)) : identity(call.all(0))};
+    },
+}};
+
 // ---- reshape ------------------------------------------------------------------------------------------------------
 
 }  // namespace
@@ -486,6 +515,9 @@ Attrs axis_attrs(const Axes& axes) { return axes.all() ? Attrs{} : Attrs{{"axis"
 }  // namespace
 
 Tensor identity(In x, std::string_view name) { return apply(identity_op, {x}, {}, name); }
+Tensor ensure_shape(In x, const Shape& shape, std::string_view name) {
+  return apply(ensure_shape_op, {x}, {{"shape", shape}}, name);
+}
 Tensor stop_gradient(In x, std::string_view name) { return apply(stop_gradient_op, {x}, {}, name); }
 Tensor reshape(In x, const Shape& shape, std::string_view name) {
   if (!has_source(shape)) return apply(reshape_op, {x}, {{"shape", shape}}, name);

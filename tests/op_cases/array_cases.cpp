@@ -206,6 +206,18 @@ OpCases array_cases() {
                   .f = [](const Inputs& x) { return stop_gradient(x[0]); },
                   .reference = [](const std::vector<Elements>& x) { return x[0]; },
                   .orders = 0});
+  rows.push_back({.name = "ensure_shape",
+                  .inputs = {numbers({3, 2}, -1, 1, 38)},
+                  .f =
+                      [](const Inputs& x) {
+                        return square(ensure_shape(x[0], {-1, 2}));
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (const double each : x[0]) y.push_back(each * each);
+                        return y;
+                      }});
   rows.push_back({.name = "check_numerics",
                   .inputs = {numbers({3, 2}, -1, 1, 37)},
                   .f = [](const Inputs& x) { return square(check_numerics(x[0], "the table")); },

@@ -19,6 +19,10 @@ namespace tapestry {
 TAPESTRY_API Tensor identity(In x, std::string_view name = {});
 /// x itself, but treated as a constant: no gradient passes.
 TAPESTRY_API Tensor stop_gradient(In x, std::string_view name = {});
+/// x itself, which must have this shape; a size of -1 may be any. Throws InvalidArgumentError, "Shape of tensor [4] is
+/// not compatible with expected shape [5].", if it has not: in a graph as soon as the shape is known, which may be in a
+/// run. There the result has the sizes that the shape tells, whatever is known of x.
+TAPESTRY_API Tensor ensure_shape(In x, const Shape& shape, std::string_view name = {});
 /// The elements of x, in the same row-major order, in another shape of the same size. One size may be -1; it follows
 /// from the others. A view if x is contiguous, otherwise a copy.
 TAPESTRY_API Tensor reshape(In x, const Shape& shape, std::string_view name = {});

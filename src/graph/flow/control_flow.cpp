@@ -103,8 +103,18 @@ bool draw_for_examples(const std::vector<TracedFunction>& functions, Where where
   return open_sink() && bool(scopes().graph) && scopes().graph->of_examples && have_effects(functions, where);
 }
 
-Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
+/// The loop variables as the invariants say that they are: where a graph does not know a size that an invariant fixes,
+/// a run checks it.
+Tensors ensured(const Tensors& variables, const std::vector<Shape>& invariants, Where where) {
+  Tensors checked = variables;
+  for (std::size_t i = 0; i < invariants.size(); ++i)
+    if (!can_be(invariants[i], variables[i].shape())) checked[i] = ensure_shape(In(variables[i], where), invariants[i]);
+  return checked;
+}
+
+Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, const Tensors& given,
                        const WhileOptions& options, std::int64_t maximum, Where where) {
+  const Tensors variables = ensured(given, options.shape_invariants, where);
   Specs specs = specs_of(variables);
   Ints varying;
   for (std::size_t i = 0; i < options.shape_invariants.size(); ++i) {

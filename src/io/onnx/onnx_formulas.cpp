@@ -90,6 +90,7 @@ SparseSoftmaxCrossEntropyWithLogits real s = LogSoftmax[axis=-1](a); i = Unsquee
 Identity any a
 StopGradient any a
 CheckNumerics any a
+EnsureShape any a
 Snapshot any a
 DeviceCopy any a
 Cast any Cast[to=@dtype](a)

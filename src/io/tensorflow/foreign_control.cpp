@@ -39,13 +39,6 @@ Tensors read_check(const ForeignNode& n) {
   return make_op(rule, n.node, n.inputs, n.node.direct_attrs(rule), n.where);
 }
 
-Tensors read_ensure_shape(const ForeignNode& n) {
-  const Shape& due = n.node.attr<Shape>("shape");
-  if (!can_be(due, n.in(0).shape()))
-    n.node.refuse(detail::join("its input has the shape ", n.in(0).shape(), ", not ", due));
-  return {identity(n.in(0), n.name())};
-}
-
 /// The data is the output that the condition selects: 0 for false, 1 for true.
 Tensors read_switch(const ForeignNode& n) {
   const Tensor condition = n.node.constant(1);
@@ -121,7 +114,6 @@ ForeignOps foreign_control() {
       {.name = "CheckNumericsV2", .inputs = 1, .read = read_check},
       {.name = "DebugGradientIdentity", .inputs = 1, .read = read_first},
       {.name = "DeepCopy", .inputs = 1, .read = read_first},
-      {.name = "EnsureShape", .inputs = 1, .lacks_sizes = lacks_any_size, .read = read_ensure_shape},
       {.name = "GuaranteeConst", .inputs = 1, .read = read_first},
       {.name = "IdentityN", .inputs = -1, .read = read_identities},
       {.name = "Merge",

@@ -250,8 +250,8 @@ class Outlook {
         op_ == "Conv2D")
       return open(4);
     if (op_ == "Einsum") return contracted();
-    if (op_.starts_with("FusedBatchNorm") || op_ == "LRN" || op_ == "LRNGrad" || op_ == "EnsureShape" ||
-        op_ == "ReverseSequence" || op_ == "Reverse" || op_.starts_with("TensorScatter"))
+    if (op_.starts_with("FusedBatchNorm") || op_ == "LRN" || op_ == "LRNGrad" || op_ == "ReverseSequence" ||
+        op_ == "Reverse" || op_.starts_with("TensorScatter"))
       return shape(0);
     if (op_ == "SparseTensorDenseAdd") return shape(3);
     if (op_.starts_with("SpaceToBatch") || op_.starts_with("BatchToSpace") || op_.starts_with("MaxPool") ||

@@ -152,6 +152,9 @@ std::vector<OpRule> op_table() {
   OpRule check = plain("CheckNumerics", 1);
   check.fields.push_back(field("message"));
   add(check);
+  OpRule ensure = plain("EnsureShape", 1);
+  ensure.fields.push_back(field("shape"));
+  add(ensure);
   OpRule clip = plain("ClipByValue", 3);
   clip.is_direct = has_scalar_bounds;
   add(clip);
