@@ -332,7 +332,7 @@ class TAPESTRY_API Backend : public detail::Allocator {
 };
 
 /// The backend of a device; throws InvalidArgumentError when the device does not exist.
-Backend& backend_of(Device device);
+TAPESTRY_API Backend& backend_of(Device device);
 /// Registers a kind of device and returns its number: the CPU is 0, the GPU 1, the first to be registered 2. The
 /// backend is never destroyed.
 int register_backend(std::unique_ptr<Backend> backend);

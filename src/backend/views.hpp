@@ -9,7 +9,7 @@ namespace tapestry {
 // Views, which share the elements of a tensor. No tape sees that one is made.
 
 /// A view of the same shape: a tensor with an id of its own.
-Tensor view_of(const Tensor& tensor);
+TAPESTRY_API Tensor view_of(const Tensor& tensor);
 /// A view in another shape of the elements that follow each other in memory, from the given one on.
 TAPESTRY_API Tensor view_as(const Tensor& tensor, const Shape& shape, std::int64_t begin = 0);
 /// A view of the `size` elements of a tensor from `begin` on along one axis.

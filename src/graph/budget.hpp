@@ -8,7 +8,7 @@
 namespace tapestry::detail {
 
 /// The limits of a graph, and the bytes of its constants. Graphs that are made from it for a run have the same limits.
-class Budget {
+class TAPESTRY_API Budget {
  public:
   const GraphLimits& limits() const { return limits_; }
   /// Throws InvalidArgumentError for negative limits.
@@ -33,7 +33,7 @@ class Budget {
 
 /// While it lives, this thread cannot add nodes to graphs after the deadline, if there is one: that throws
 /// DeadlineExceededError.
-class NodeDeadline {
+class TAPESTRY_API NodeDeadline {
  public:
   explicit NodeDeadline(const std::optional<Deadline>& deadline);
   ~NodeDeadline();

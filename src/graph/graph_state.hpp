@@ -86,7 +86,7 @@ struct Captures {
 };
 
 /// What the handles of a Graph share: its nodes, in an order in which they could run.
-class GraphState final : public Sink, public std::enable_shared_from_this<GraphState> {
+class TAPESTRY_API GraphState final : public Sink, public std::enable_shared_from_this<GraphState> {
  public:
   enum class Order {
     data,     ///< a graph built by hand: only data and control edges order its nodes
@@ -212,7 +212,7 @@ struct Scopes {
   std::string colocation;                     ///< the name of a node
   std::map<std::string, Gradient> gradients;  ///< by the op's name: used instead of the registered ones
 };
-Scopes& scopes();
+TAPESTRY_API Scopes& scopes();
 
 /// Scopes of a kind may end in any order: `scope_ends` returns the one that was opened next, if it has not ended yet.
 /// It takes over what the scope that ends would restore.
@@ -233,7 +233,7 @@ Scope* scope_ends(Scope* scope) {
 std::string device_in_scopes(const NewOperation& operation);
 
 /// While it lives, the graph is open in scopes with these options, so that the nodes that public ops add get them.
-class OptionsScope {
+class TAPESTRY_API OptionsScope {
  public:
   OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeOptions& options);
 
@@ -258,7 +258,7 @@ std::shared_ptr<GraphState> graph_of(const Tensor& tensor);
 inline Node& node_of(const Operation& operation) {
   return const_cast<Node&>(static_cast<const Node&>(operation.call()));
 }
-Operation operation_of(Node& node);
+TAPESTRY_API Operation operation_of(Node& node);
 /// The specs of a node's outputs.
 inline Specs specs_of(const Node& node) {
   Specs specs;

@@ -12,7 +12,7 @@ Tensors evaluate(const Node& node, const Tensors& inputs);
 
 /// The values of small tensors of a graph that follow from constants and sizes, as those of most computed shapes and
 /// axes do.
-class KnownValues {
+class TAPESTRY_API KnownValues {
  public:
   /// Marks an element that depends on an unknown size. No size or axis has this value, and programs are assumed not to
   /// use it.

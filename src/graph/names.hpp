@@ -11,7 +11,7 @@ namespace tapestry::detail {
 
 /// The names of a graph's operations and scopes. Each is given once; names that differ only in case count as the
 /// same.
-class NameTable {
+class TAPESTRY_API NameTable {
  public:
   /// Takes the name, or the first of "name_1", "name_2", ... that is free, and returns it.
   std::string unique(std::string_view name);
@@ -31,7 +31,7 @@ bool is_valid_scope_name(std::string_view name, bool at_root);
 
 /// Merges two device names of TensorFlow, component by component; those of the inner name win. "/job:ps" and "/cpu:0"
 /// give "/job:ps/device:CPU:0". Throws InvalidArgumentError for a malformed name.
-std::string merge_device_names(std::string_view outer, std::string_view inner);
+TAPESTRY_API std::string merge_device_names(std::string_view outer, std::string_view inner);
 /// Whether a full name, "/job:localhost/replica:0/task:0/device:CPU:0", matches the merged name that was asked for, in
 /// which components may be missing and the number of the device may be "*".
 bool is_device_asked_for(std::string_view asked, std::string_view full_name);

@@ -27,6 +27,6 @@ void require_read(const GraphState& graph, const std::vector<char>& needed);
 /// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Nodes that await values (see
 /// `awaited_values`) stay as they are where the values must be computed. Throws what the ops' inference throws, and
 /// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
-PlanGraph specialize(const GraphState& graph, const Request& request);
+TAPESTRY_API PlanGraph specialize(const GraphState& graph, const Request& request);
 
 }  // namespace tapestry::detail

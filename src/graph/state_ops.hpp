@@ -12,13 +12,13 @@ TAPESTRY_API extern const Op &const_op, &placeholder_op, &no_op_op, &var_handle_
 /// The ops that connect the partitions of a plan: "_Send" sends a tensor to the device "recv_device", under the "key"
 /// for which its "_Recv" waits.
 extern const Op &send_op, &recv_op;
-const Op& assign_op(Assign kind);
+TAPESTRY_API const Op& assign_op(Assign kind);
 std::string_view assign_name(Assign kind);
 
 /// Whether an operation with these attributes changes Variables.
-bool changes_variables(const Call& call);
+TAPESTRY_API bool changes_variables(const Call& call);
 
-Attrs variable_attrs(const std::vector<Variable>& variables);
+TAPESTRY_API Attrs variable_attrs(const std::vector<Variable>& variables);
 inline Spec variable_spec(const Variable& variable) { return {variable.dtype(), variable.shape()}; }
 
 }  // namespace tapestry

@@ -11,7 +11,7 @@ enum class Update : std::uint8_t;
 
 /// The op that gives the updates of an optimizer the numbers of their formula. A program that refers to it has the
 /// update ops registered, too.
-extern const Op& learning_rate_op;
+TAPESTRY_API extern const Op& learning_rate_op;
 
 /// The op that stands in a graph for gradients while dtypes, ranks or values on which they depend are unknown.
 const Op& symbolic_gradient_op();

@@ -26,9 +26,9 @@ namespace tapestry::detail {
 // that are the state in which the forward loop began. Its functions are [body, forward body]. Its sequences are those
 // of the forward loop, then others. `ReplayingRunner` runs it; files have its composition.
 
-const Op& if_op(bool stateful);
-const Op& case_op(bool stateful);
-const Op& while_op(bool stateful);
+TAPESTRY_API const Op& if_op(bool stateful);
+TAPESTRY_API const Op& case_op(bool stateful);
+TAPESTRY_API const Op& while_op(bool stateful);
 
 /// Whether an op runs functions of a graph; whether it is While, or If.
 /// @{
@@ -58,7 +58,7 @@ Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
 Attrs attrs_like(const Call& call, const Tensors& inputs);
 /// Gives a node further outputs: these tensors, one list for each of its functions, of equal length. `ragged_stacks`:
 /// all that a While has then.
-void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragged_stacks = {});
+TAPESTRY_API void add_outputs(Node& node, const std::vector<Tensors>& more, const Ints& ragged_stacks = {});
 
 /// The parts of a While.
 struct TAPESTRY_API WhileParts {
@@ -88,7 +88,8 @@ struct TAPESTRY_API WhileParts {
 
 /// Throws InvalidArgumentError unless a loop variable that entered an iteration like `given` may leave it like `next`.
 /// `is_scan`: whether it is a loop over sequences, to which no program can allow other shapes.
-void require_loop_variable(const std::string& name, const Spec& given, const Spec& next, bool is_scan = false);
+TAPESTRY_API void require_loop_variable(const std::string& name, const Spec& given, const Spec& next,
+                                        bool is_scan = false);
 
 /// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed. `known`: tensors
 /// on the way to it whose sizes do.

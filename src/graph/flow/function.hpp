@@ -23,7 +23,7 @@ struct GraphFunction {
 Specs traced_outputs(const GraphFunction& function);
 /// The specs of a function's outputs for inputs of these specs; sizes may be unknown. An output that the function does
 /// not give has the dtype `unknown`. Throws what the ops' inference throws.
-Specs infer_function(const GraphFunction& function, const Specs& inputs);
+TAPESTRY_API Specs infer_function(const GraphFunction& function, const Specs& inputs);
 /// The function for inputs of these specs, in a graph of its own, where gradients find what was not known when the
 /// function was traced. Throws the same.
 GraphFunction function_like(const GraphFunction& function, const Specs& inputs);
@@ -35,7 +35,7 @@ bool is_misfit(const Error& error);
 
 /// What runs for a function whose inputs have these specs. The feeds are the inputs that the function needs, and the
 /// fetches its outputs, without the empty ones.
-Request request_for(const GraphFunction& function, const Specs& inputs);
+TAPESTRY_API Request request_for(const GraphFunction& function, const Specs& inputs);
 
 /// Whether the outputs depend on each input.
 std::vector<char> used_inputs(const GraphFunction& function);

@@ -31,7 +31,7 @@ struct KnownChanges {
 /// function. The value of a Variable is an operand, too, unless one of the functions changes the Variable: then all of
 /// them read it themselves, for which they are traced again. What was found of the ops inside then holds again, so that
 /// a function in n others is traced n + 2 times at most.
-class FunctionTracer {
+class TAPESTRY_API FunctionTracer {
  public:
   /// `arguments`: unless a graph is open, a symbolic tensor among them tells the graph.
   FunctionTracer(const Tensors& arguments, Where where);

@@ -12,8 +12,8 @@ namespace tapestry::io {
 bool is_assertion(const detail::Node& node);
 
 /// Adds the node for an Assert to the open graph. `tensor_of` gives the tensors of its inputs that are no texts.
-Tensors read_assertion(const Entry& entry, const NodeReader& reader,
-                       const std::function<Tensor(const Source&)>& tensor_of, Where where);
+TAPESTRY_API Tensors read_assertion(const Entry& entry, const NodeReader& reader,
+                                    const std::function<Tensor(const Source&)>& tensor_of, Where where);
 
 /// Writes the node with those of the texts that the file has.
 void write_assertion(NodeWriter& writer, const std::function<bool(const std::string&)>& is_written);

@@ -10,6 +10,7 @@
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/kept_node.hpp"
+#include "io/tensorflow/op_reader.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {

@@ -9,7 +9,8 @@
 namespace tapestry::io {
 
 /// Adds the node; `handle`: that of the Variable. Throws InvalidArgumentError unless this is an integer scalar.
-Tensors read_count_up_to(const NodeReader& reader, const Variable& variable, const Tensor& handle, Where where);
+TAPESTRY_API Tensors read_count_up_to(const NodeReader& reader, const Variable& variable, const Tensor& handle,
+                                      Where where);
 bool is_count_up_to(const detail::Node& node);
 /// Writes the node for a Variable of this style.
 void write_count_up_to(NodeWriter& writer, bool is_resource, const AttrDef& class_of_handle);

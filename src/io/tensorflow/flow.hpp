@@ -33,7 +33,7 @@ struct FileGradient {
 inline constexpr std::string_view hint_captured = "_tapestry_captured";
 
 /// What a branch or a loop runs. The numbers of a loop's variables are those in the file.
-struct Flow {
+struct TAPESTRY_API Flow {
   std::vector<FunctionBody> functions{};  ///< the branches, or [body, condition]
   bool is_loop = false;
   bool is_raised = false;  ///< its functions' nodes were nodes of the graph around, whose names they have
@@ -91,7 +91,7 @@ TAPESTRY_API bool is_loop_op(std::string_view op);
 
 /// Whether a node stands for outputs of other nodes, as what Tapestry writes for a loop does. The hint means nothing at
 /// other ops.
-bool is_result_of_loop(const NodeDef& node);
+TAPESTRY_API bool is_result_of_loop(const NodeDef& node);
 
 /// Whether a node changes a Variable, so that a function runs it whether or not something depends on it.
 TAPESTRY_API bool has_effect(const NodeDef& node);

@@ -72,12 +72,12 @@ struct ForeignOp {
 };
 
 /// The op of a node, or nullptr.
-const ForeignOp* find_foreign_op(const NodeDef& def);
+TAPESTRY_API const ForeignOp* find_foreign_op(const NodeDef& def);
 
 /// Sets what finds the ops of another format than TensorFlow's. Their names are those with "::".
 void set_other_ops(const ForeignOp* (*find)(const NodeDef&));
 /// Whether the name is that of an op of another format.
-bool is_other_op(std::string_view op);
+TAPESTRY_API bool is_other_op(std::string_view op);
 
 // ---- Parts, which the library needs as well as its plugins
 

@@ -10,7 +10,7 @@
 namespace tapestry::io {
 namespace {
 
-GraphFunction::Tensor tensor_in_function(const Tensor& tensor, const std::string& name) {
+ConcreteFunction::Tensor tensor_in_function(const Tensor& tensor, const std::string& name) {
   return {without_zero(tensor.name()), name, code_of(tensor.dtype()), tensor.shape()};
 }
 
@@ -28,7 +28,7 @@ ObjectGraph::GradientObject gradient_object(const detail::Node& node, const deta
   const std::size_t outputs = node.outputs().size(), inputs = all.size();
   ObjectGraph::GradientObject gradient;
   Tensors ends;
-  std::vector<GraphFunction::Tensor>& taken = gradient.function.inputs;
+  std::vector<ConcreteFunction::Tensor>& taken = gradient.function.inputs;
   for (std::size_t i = 0; i < inputs; ++i) {
     const std::string name = detail::join("result_grads_", i);
     taken.push_back(tensor_in_function(i < outputs ? function.inputs[i] : all[i], name));
@@ -47,7 +47,7 @@ ObjectGraph::GradientObject gradient_object(const detail::Node& node, const deta
   }
   gradient.graph = std::make_shared<const GraphDef>(export_part(*function.graph, {}, ends));
   std::set<std::string_view> arguments;
-  for (const GraphFunction::Tensor& each : taken) arguments.insert(each.endpoint);
+  for (const ConcreteFunction::Tensor& each : taken) arguments.insert(each.endpoint);
   for (const NodeDef& each : gradient.graph->nodes)
     if (!arguments.contains(each.name)) gradient.function.nodes.push_back(&each);
   return gradient;

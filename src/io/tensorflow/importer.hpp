@@ -45,6 +45,10 @@ class Importer final : public detail::FileNodes {
         moved_(std::move(moved)),
         uneven_(std::move(uneven)) {}
 
+  /// Reads a file into a graph, which keeps the importer. Returns its `uneven()`.
+  static const UnevenLists& read(GraphState& graph, GraphDef file, Where where, const Importer* original = nullptr,
+                                 std::shared_ptr<VariableTable> shared = nullptr);
+
   void run();
 
   /// The lists, each one tensor here, to which loops append tensors of different shapes: they fail when they run.

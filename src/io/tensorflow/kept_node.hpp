@@ -20,11 +20,11 @@ struct KeptNode {
 };
 
 /// The specs of a node's outputs, as far as its inputs and the known values of the graph tell them.
-Specs outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known);
+TAPESTRY_API Specs outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known);
 
 /// Adds such a node to the graph, with all inputs of TensorFlow's op and these specs of its outputs.
-detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs, const Specs& specs,
-                        Where where);
+TAPESTRY_API detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
+                                     const Specs& specs, Where where);
 
 /// Adds a node that is not read at all, with all inputs of TensorFlow's op. `outputs`: how many of its outputs the file
 /// uses. `reason`: why it is not read; empty when Tapestry lacks its op.

@@ -101,7 +101,7 @@ void write_function(pbf_writer& node, const ObjectGraph::SignatureObject& signat
 
 // ---- StructuredValue ------------------------------------------------------------------------------------------------
 
-void write_spec(pbf_writer& value, const GraphFunction::Tensor& tensor) {
+void write_spec(pbf_writer& value, const ConcreteFunction::Tensor& tensor) {
   add_message(value, 33, [&](pbf_writer& spec) {
     spec.add_string(1, tensor.name);
     add_message(spec, 2, [&](pbf_writer& shape) { write_shape(shape, tensor.shape); });
@@ -110,7 +110,7 @@ void write_spec(pbf_writer& value, const GraphFunction::Tensor& tensor) {
 }
 
 /// A dict of tensor specs, by the names of the tensors.
-void write_specs(pbf_writer& value, const std::vector<GraphFunction::Tensor>& tensors, std::size_t count) {
+void write_specs(pbf_writer& value, const std::vector<ConcreteFunction::Tensor>& tensors, std::size_t count) {
   add_message(value, 53, [&](pbf_writer& dict) {
     for (std::size_t i = 0; i < count; ++i)
       add_message(dict, 1, [&](pbf_writer& entry) {

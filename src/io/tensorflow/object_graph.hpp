@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/tensorflow/graph_function.hpp"
+#include "io/tensorflow/concrete_function.hpp"
 
 /// TensorFlow 2's objects in a SavedModel: saved_object_graph.proto and trackable_object_graph.proto. The numbers of
 /// the fields are TensorFlow's.
@@ -24,7 +24,7 @@ struct ObjectGraph {
   /// The gradient of a node of a function.
   struct GradientObject {
     /// Takes the gradients of the node's outputs, and then what it captures.
-    GraphFunction function{};
+    ConcreteFunction function{};
     std::string type{};                   ///< what the node names as `_gradient_op_type`
     std::vector<std::string> captured{};  ///< tensors of the node's function
     std::vector<std::int64_t> inputs{};   ///< the node's inputs that these are
@@ -34,7 +34,7 @@ struct ObjectGraph {
   };
   struct SignatureObject {
     std::string name{};
-    GraphFunction function{};
+    ConcreteFunction function{};
     std::vector<std::size_t> variables{};  ///< the numbers of the Variables that are its last inputs
     std::vector<GradientObject> gradients{};
     std::list<NodeDef> own_nodes{};  ///< nodes of the function that the graph has otherwise

@@ -72,7 +72,7 @@ bool takes(const OpRule& rule, std::size_t inputs);
 /// Whether a node is written as the rule's op of TensorFlow's, and not as several.
 bool is_written_directly(const OpRule& rule, const detail::Node& node);
 /// Whether a node cannot be written before the ranks of its inputs are known.
-bool lacks_ranks(const detail::Node& node);
+TAPESTRY_API bool lacks_ranks(const detail::Node& node);
 /// The rule by which an op of TensorFlow's is read directly, or nullptr.
 const OpRule* rule_of_tensorflow(std::string_view op);
 

@@ -9,5 +9,6 @@ const tapestry::io::ReaderPlugin tapestry_tensorflow_plugin{.bytes = sizeof(tape
                                                             .version = TAPESTRY_VERSION,
                                                             .library = &tapestry::library_mark,
                                                             .raise_graph = tapestry::io::raise_graph,
+                                                            .import_into = tapestry::io::import_into,
                                                             .find_op = tapestry::io::find_in_tables};
 }

@@ -10,6 +10,7 @@ const ReaderPlugin& reader_plugin() {
                                     .version = "",
                                     .library = nullptr,
                                     .raise_graph = raise_graph,
+                                    .import_into = import_into,
                                     .find_op = find_in_tables};
   return own;
 }

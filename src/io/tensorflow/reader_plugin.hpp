@@ -6,6 +6,7 @@
 #include "graph/graph_state.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/inline_functions.hpp"
+#include "io/tensorflow/variable_table.hpp"
 
 namespace tapestry::io {
 
@@ -18,6 +19,8 @@ struct ReaderPlugin {
   const void* library;   ///< `library_mark` of the library that it is linked with
   GraphDef (*raise_graph)(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven,
                           const FileGradients& gradients);
+  UnevenLists (*import_into)(detail::GraphState& graph, GraphDef file, Where where,
+                             const std::shared_ptr<VariableTable>& shared);
   const ForeignOp* (*find_op)(const NodeDef& def);
 };
 inline constexpr const char* reader_plugin_symbol = "tapestry_tensorflow_plugin";
@@ -40,6 +43,10 @@ const ReaderPlugin& reader_plugin();
 /// brought into the form of TensorFlow 2's, and types that Tapestry lacks into tensors of others.
 GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven,
                      const FileGradients& gradients);
+/// Adds the nodes of a file to a graph, whose `file` then is what it was read from. `shared`, and what is returned: see
+/// `import_graph` and `Importer::uneven`.
+UnevenLists import_into(detail::GraphState& graph, GraphDef file, Where where,
+                        const std::shared_ptr<VariableTable>& shared);
 /// The op of a node of TensorFlow, or nullptr.
 const ForeignOp* find_in_tables(const NodeDef& def);
 

@@ -219,7 +219,7 @@ std::string encode(const io::GraphDef& graph, const Signatures& signatures, cons
 // ---- TensorFlow 2's objects -----------------------------------------------------------------------------------------
 
 /// A tensor of a signature as the function has it.
-io::GraphFunction::Tensor tensor_in_function(const std::string& name, const Tensor& tensor) {
+io::ConcreteFunction::Tensor tensor_in_function(const std::string& name, const Tensor& tensor) {
   return {std::string(endpoint(tensor.name())), name, io::code_of(tensor.dtype()), tensor.shape()};
 }
 
@@ -237,7 +237,7 @@ io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& par
     objects.variables.push_back({saved[i].variable, saved[i].type, variables[i].shape(), saved[i].trainable});
   for (const auto& [name, signature] : signatures) {
     io::ObjectGraph::SignatureObject object{.name = name};
-    io::GraphFunction& function = object.function;
+    io::ConcreteFunction& function = object.function;
     function.name = detail::join(function_prefix, objects.signatures.size(), "_0");
     std::set<std::string, std::less<>> ends, inputs, handles;
     add_endpoints(ends, signature.outputs);

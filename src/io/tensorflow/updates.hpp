@@ -49,11 +49,11 @@ struct UpdateRule {
 /// Whether an op of TensorFlow's takes a reference to a Variable, as TensorFlow 1 has it.
 TAPESTRY_API bool takes_reference(std::string_view op);
 /// Whether its output is this reference.
-bool gives_reference(std::string_view op);
+TAPESTRY_API bool gives_reference(std::string_view op);
 /// How many nodes may assign a Variable a value of any sizes, by the Variable's name: assignments, branches and loops.
-std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes);
+TAPESTRY_API std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes);
 
-std::span<const UpdateRule> update_rules();
+TAPESTRY_API std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.
 TAPESTRY_API const UpdateRule* update_rule_of(std::string_view op);
 

@@ -1,4 +1,4 @@
-#include "io/tensorflow/graph_function.hpp"
+#include "io/tensorflow/concrete_function.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -27,7 +27,7 @@ std::string plain(std::string_view name) {
 
 class FunctionWriter {
  public:
-  explicit FunctionWriter(const GraphFunction& function) : function_(function) {
+  explicit FunctionWriter(const ConcreteFunction& function) : function_(function) {
     std::unordered_set<std::string> taken;
     for (const NodeDef* each : function.nodes) {
       nodes_.emplace(each->name, each);
@@ -51,7 +51,7 @@ class FunctionWriter {
       add_message(writer, 5, [&](pbf_writer& entry) {
         entry.add_string(1, "_input_shapes");
         ListDef shapes;
-        for (const GraphFunction::Tensor& each : function_.inputs)
+        for (const ConcreteFunction::Tensor& each : function_.inputs)
           shapes.shapes.push_back(each.is_variable ? Shape() : each.shape);
         entry.add_message(2, encode_attr(shapes));
       });
@@ -60,10 +60,10 @@ class FunctionWriter {
   }
 
  private:
-  static std::vector<std::string> names_of(const std::vector<GraphFunction::Tensor>& tensors,
+  static std::vector<std::string> names_of(const std::vector<ConcreteFunction::Tensor>& tensors,
                                            std::unordered_set<std::string> taken) {
     std::vector<std::string> names;
-    for (const GraphFunction::Tensor& each : tensors) {
+    for (const ConcreteFunction::Tensor& each : tensors) {
       const std::string name = plain(each.name);
       std::string unique = name;
       for (int i = 1; !taken.insert(unique).second; ++i) unique = detail::join(name, "_", i);
@@ -89,7 +89,7 @@ class FunctionWriter {
     signature.add_bool(17, true);  // may read and change Variables
   }
 
-  static void write_argument(pbf_writer& arg, const std::string& name, const GraphFunction::Tensor& tensor) {
+  static void write_argument(pbf_writer& arg, const std::string& name, const ConcreteFunction::Tensor& tensor) {
     arg.add_string(1, name);
     arg.add_enum(3, (tensor.is_variable ? resource_type : tensor.type).value);
     if (!tensor.is_variable) return;
@@ -121,7 +121,7 @@ class FunctionWriter {
     return detail::join(node, ":", output_in_function(*nodes_.at(node), output));
   }
 
-  const GraphFunction& function_;
+  const ConcreteFunction& function_;
   std::unordered_map<std::string_view, const NodeDef*> nodes_;  ///< by name
   std::vector<std::string> inputs_, outputs_;                   ///< names in the function
   std::unordered_map<std::string, std::string> arguments_;      ///< by endpoint
@@ -129,8 +129,10 @@ class FunctionWriter {
 
 }  // namespace
 
-std::vector<std::string> argument_names(const GraphFunction& function) { return FunctionWriter(function).arguments(); }
+std::vector<std::string> argument_names(const ConcreteFunction& function) {
+  return FunctionWriter(function).arguments();
+}
 
-std::string encode_in_library(const GraphFunction& function) { return FunctionWriter(function).run(); }
+std::string encode_in_library(const ConcreteFunction& function) { return FunctionWriter(function).run(); }
 
 }  // namespace tapestry::io

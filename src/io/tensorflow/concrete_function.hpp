@@ -7,8 +7,8 @@
 
 namespace tapestry::io {
 
-/// A part of a graph as a function that TensorFlow 2 calls: a FunctionDef.
-struct GraphFunction {
+/// A part of a graph as a function that TensorFlow 2 calls, in its words a concrete function.
+struct ConcreteFunction {
   /// A tensor of the graph, as the nodes have it among their inputs, "n" or "n:1".
   struct Tensor {
     std::string endpoint{};
@@ -24,11 +24,11 @@ struct GraphFunction {
 };
 
 /// The names of the arguments in the function.
-std::vector<std::string> argument_names(const GraphFunction& function);
+std::vector<std::string> argument_names(const ConcreteFunction& function);
 
 /// The function as an entry of a FunctionDefLibrary, which several entries make when they are joined. Its arguments and
 /// results have names of their own, in the given order. What the nodes tell of their places among others, colocation
 /// and the inputs that our ops had, is left out or follows.
-std::string encode_in_library(const GraphFunction& function);
+std::string encode_in_library(const ConcreteFunction& function);
 
 }  // namespace tapestry::io
