@@ -5,6 +5,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from foreign_cases import Case, Fed, channels_first, points
+from foreign_sparse_ops import sparse
 from foreign_subgraphs import removed, subgraphs
 
 v1 = tf.compat.v1
@@ -500,17 +501,6 @@ def options():
     yield Case("SparseTensorDenseAdd", Fed([[0, 2], [1, 1]], np.int64), points(219, 2), np.int64([2, 3]), points(220, 2, 3))
 
 
-def sparse():
-    coordinates, values, shape = Fed([[1, 1], [0, 2], [1, 0]], np.int64), points(221, 3), np.int64([2, 3])
-    yield Case("SparseReorder", coordinates, values, shape)
-    for axes in ([1], [0], [-1, 0], []):
-        yield Case("SparseReduceSum", coordinates, values, shape, np.int32(axes))
-    yield Case("SparseReduceSum", coordinates, values, shape, np.int32([1]), keep_dims=True)
-    for op in ("Add", "Mul", "Div"):
-        yield Case(f"SparseDenseCwise{op}", coordinates, values, shape, points(222, 1, 3, low=0.5))
-        yield Case(f"SparseDenseCwise{op}", coordinates, values, shape, points(223, 2, 3, low=0.5))
-
-
 def suppressed():
     """The best boxes of all classes."""
     numbers = np.random.RandomState(224).uniform(-0.1, 1.1, (2, 7, 3, 2, 2)).astype(np.float32)
@@ -541,7 +531,7 @@ def evaluated(case):
         return [tf.function(lambda: op(**arguments), jit_compile=True)().numpy()]
     with tf.Graph().as_default(), v1.Session() as session:
         made = function_of(case)(**case.arguments(lambda x: tf.constant(x.value if isinstance(x, Fed) else x)))
-        made = list(made) if isinstance(made, (tuple, list)) else [made]
+        made = tf.nest.flatten(made) if isinstance(made, (tuple, list)) else [made]
         return session.run(made[:case.outputs])
 
 

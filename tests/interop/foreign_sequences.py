@@ -150,5 +150,28 @@ def lookup_programs():
             "features/indices:0": places, "features/values:0": np.float32([1, 2, 0.5, -1])}
     yield "sparse placeholders", sparse
 
+    def graph_attention(x, labels):
+        """Weights of a graph's edges by a softmax over those of each node."""
+        edges = tf.SparseTensor(tf.constant([[0, 1], [1, 0], [1, 2], [2, 2], [3, 4], [4, 0]], tf.int64), tf.ones([6]), [5, 5])
+        hidden = tf.matmul(x, variable("w", 6, 4))
+        scores = tf.sparse.add(edges * tf.matmul(hidden, variable("a", 4, 1)), edges * tf.transpose(
+            tf.matmul(hidden, variable("bb", 4, 1))))
+        weights_ = tf.sparse.softmax(tf.sparse.map_values(tf.nn.leaky_relu, scores))
+        loss = classes(tf.matmul(tf.nn.elu(tf.sparse.sparse_dense_matmul(weights_, hidden)), variable("out", 4, 3)), labels)
+        return [loss], [descend(loss)]
+    yield "attention over a graph", graph_attention
+
+    def sparse_parts(x, labels):
+        places = tf.where(x > 0)
+        a = tf.SparseTensor(places, tf.gather_nd(x * variable("s", 6), places), tf.shape(x, out_type=tf.int64))
+        b = tf.sparse.softmax(a)
+        dense, joined = tf.sparse.to_dense, tf.sparse.concat(1, [a, b])
+        part = tf.sparse.slice(joined, [0, 4], [4, 5])
+        loss = classes(dense(part)[:, :3], labels[:4]) + tf.reduce_sum(tf.square(dense(tf.sparse.add(a, b, 0.1))))
+        return [loss, dense(joined), dense(tf.sparse.maximum(a, b)), dense(tf.sparse.minimum(a, b)), tf.sparse.reduce_max(a, 1),
+                *(dense(each) for each in tf.sparse.split(a, 2, 1)), v1.sparse_reduce_max_sparse(a, 0).values,
+                tf.sets.size(tf.sets.intersection(labels[None], tf.constant([[1, 2, 3]])))], [descend(loss)]
+    yield "parts of sparse tensors", sparse_parts
+
 
 FAMILIES = (recurrent_programs, lookup_programs)

@@ -33,6 +33,7 @@ ForeignOps foreign_random();
 ForeignOps foreign_sampling();
 ForeignOps foreign_scatter();
 ForeignOps foreign_selection();
+ForeignOps foreign_sparse();
 ForeignOps foreign_special();
 ForeignOps foreign_values();
 ForeignOps foreign_volumes();

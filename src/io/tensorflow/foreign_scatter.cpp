@@ -1,15 +1,14 @@
-// What indices bring together: segments, updates of elements, sparse matrices, counts.
+// What indices bring together: segments, updates of elements, counts.
 
 #include <limits>
 #include <utility>
 
 #include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/foreign_segments.hpp"
 #include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io {
 namespace {
-
-enum class Combine { largest, smallest, product };
 
 Tensor combined(Combine f, const Tensor& a, const Tensor& b) {
   return f == Combine::largest ? maximum(a, b) : f == Combine::smallest ? minimum(a, b) : a * b;
@@ -37,7 +36,8 @@ Tensor for_rows(const Tensor& vector, const Tensor& x) {
   return reshape(vector, column);
 }
 
-/// The sums of the rows of each segment. Those of negative segments are left out.
+}  // namespace
+
 Tensor added_by_segments(const ForeignNode& n, const Tensor& x, const Tensor& segments, std::int64_t count) {
   Shape shape = x.shape();
   shape.set(0, count);
@@ -46,9 +46,6 @@ Tensor added_by_segments(const ForeignNode& n, const Tensor& x, const Tensor& se
                  {{"axis", std::int64_t{0}}}, n.where, "Sum")[0];
 }
 
-/// Combines the rows of x that have the same segment, those of negative segments left out. The rows are sorted by their
-/// segments, and each is combined with the one 1, 2, 4, ... places on, as long as that has the same segment: then the
-/// first row of each segment has all.
 Tensor combined_by_segments(const ForeignNode& n, Combine f, const Tensor& x, const Tensor& segments,
                             std::int64_t count, const Tensor& nothing) {
   const std::int64_t rows = x.shape().sizes()[0];
@@ -67,6 +64,18 @@ Tensor combined_by_segments(const ForeignNode& n, Combine f, const Tensor& x, co
   const Tensor first = left_out + cumsum(counts, 0, {.exclusive = true});
   return where(for_rows(counts > 0, x), gather(sorted, minimum(first, rows - 1)), nothing);
 }
+
+std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::int64_t>& sizes) {
+  std::vector<Tensor> axes(sizes.size());
+  Tensor rest = places;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    axes[i] = mod(rest, sizes[i]);
+    rest = floor_divide(rest, sizes[i]);
+  }
+  return axes;
+}
+
+namespace {
 
 std::int64_t segment_count(const ForeignNode& n, std::size_t input) {
   const std::int64_t count = n.number(input);
@@ -236,128 +245,6 @@ Tensors read_sparse_to_dense(const ForeignNode& n) {
   });
 }
 
-/// A sparse matrix, as coordinates and values, by a dense one.
-Tensors read_sparse_product(const ForeignNode& n) {
-  require_rank(n, 0, 2);
-  require_rank(n, 3, 2);
-  const std::vector<std::int64_t> shape = n.numbers(2);
-  if (shape.size() != 2) n.node.refuse("its sparse input is no matrix");
-  const bool adjoint = n.node.attr_or<bool>("adjoint_a", false), adjoint_b = n.node.attr_or<bool>("adjoint_b", false);
-  const std::int64_t count = shape[adjoint ? 1 : 0];
-  if (count < 0 || count > most_numbers) n.node.refuse(detail::join("its sparse input has ", count, " rows"));
-  return n.composed([&] {
-    const auto coordinate = [&](std::int64_t axis) { return squeeze(slice(n.in(0), {0, axis}, {-1, 1}), 1); };
-    const Tensor rows = coordinate(adjoint ? 1 : 0), columns = coordinate(adjoint ? 0 : 1);
-    const Tensor b = adjoint_b ? transpose(n.in(3)) : Tensor(n.in(3));
-    return added_by_segments(n, expand_dims(n.in(1), 1) * gather(b, columns), rows, count);
-  });
-}
-
-/// The numbers of the coordinates of a sparse tensor, whose shape is known, in the flattened dense one.
-Tensor places_of(const ForeignNode& n) {
-  const Shape shape = n.shape(2);
-  const Tensor coordinates = n.in(0);
-  require_rank(n, 0, 2);
-  if (shape.size() > most_numbers || coordinates.shape().sizes()[1] != shape.rank())
-    n.node.refuse(detail::join("its shape is ", shape, ", its coordinates have the shape ", coordinates.shape()));
-  return gather_nd(reshape(arange(shape.size(), {.dtype = int64}), shape), coordinates);
-}
-
-/// The shape may be far too large for a dense tensor.
-Tensors read_sparse_order(const ForeignNode& n) {
-  require_rank(n, 0, 2);
-  const Shape shape = n.shape(2);
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()), 1);
-  for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape.sizes()[i]);
-  return n.composed([&]() -> Tensors {
-    const Tensor order = argsort(reduce_sum(n.in(0) * vector_of(strides, int64), 1));
-    return {gather(n.in(0), order), gather(n.in(1), order)};
-  });
-}
-
-Tensors read_sparse_reduction(const ForeignNode& n) {
-  const std::vector<std::int64_t> axes = n.numbers(3);
-  const bool keep_dims = n.node.attr_or<bool>("keep_dims", false);
-  return n.composed([&] {
-    const Tensor none = zeros({n.shape(2).size()}, {.dtype = n.in(1).dtype()});
-    const Tensor dense = reshape(scatter_add(none, places_of(n), n.in(1)), n.shape(2));
-    return axes.empty() ? identity(dense) : reduce_sum(dense, Ints(axes), {.keep_dims = keep_dims});
-  });
-}
-
-/// The values of a sparse tensor, with those that a dense one, broadcast, has at the same coordinates.
-Tensors read_sparse_elementwise(const ForeignNode& n) {
-  const std::string& op = n.node.def().op;
-  if (n.in(1).dtype() != n.in(3).dtype()) n.node.refuse("its inputs have several types");
-  return n.composed([&]() -> Tensor {
-    const Tensor dense = gather(reshape(broadcast_to(n.in(3), n.shape(2)), {-1}), places_of(n));
-    return op.ends_with("Mul") ? n.in(1) * dense : op.ends_with("Div") ? n.in(1) / dense : n.in(1) + dense;
-  });
-}
-
-/// For each axis of a shape the coordinates of places in the flattened tensor.
-std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::int64_t>& sizes) {
-  std::vector<Tensor> axes(sizes.size());
-  Tensor rest = places;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    axes[i] = mod(rest, sizes[i]);
-    rest = floor_divide(rest, sizes[i]);
-  }
-  return axes;
-}
-
-/// The same elements of a sparse tensor by their coordinates in another shape, which may leave one size open.
-Tensors read_sparse_reshape(const ForeignNode& n) {
-  const std::vector<std::int64_t> from = n.numbers(1);
-  std::vector<std::int64_t> to = n.numbers(2);
-  std::int64_t size = 1, rest = 1;
-  for (const std::int64_t each : from) size = product(size, each);
-  for (const std::int64_t each : to) rest = product(rest, each < 0 ? 1 : each);
-  for (std::int64_t& each : to)
-    if (each < 0) each = rest > 0 ? size / std::exchange(rest, 0) : 0;
-  std::int64_t told = 1;
-  for (const std::int64_t each : to) told = product(told, each);
-  if (from.empty() || to.empty() || size < 1 || told != size)
-    n.node.refuse(detail::join("a tensor of ", size, " elements does not fit the shape it asks for"));
-  return n.composed([&]() -> Tensors {
-    Tensor place;
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const Tensor coordinate = squeeze(slice(n.in(0), {0, static_cast<std::int64_t>(i)}, {-1, 1}), 1);
-      place = bool(place) ? place * from[i] + coordinate : coordinate;
-    }
-    return {stack(coordinates_of(place, to), 1), vector_of(to, int64)};
-  });
-}
-
-/// A sparse tensor in which each row has an element: those without one get the default, at the coordinate 0. Also tells
-/// which rows those are, and where each element went.
-Tensors read_filled_rows(const ForeignNode& n) {
-  const Tensor &indices = n.in(0), &values = n.in(1);
-  require_rank(n, 0, 2);
-  const std::vector<std::int64_t> shape = n.numbers(2);
-  const std::int64_t count = values.shape().num_elements();
-  if (shape.empty() || shape[0] < 0 || shape[0] > most_numbers || indices.shape().sizes()[1] < 1)
-    n.node.refuse(detail::join("its sparse tensor has the shape ", Shape(shape)));
-  return n.composed([&]() -> Tensors {
-    const Tensor rows = squeeze(slice(indices, {0, 0}, {-1, 1}), 1);
-    const Tensor is_empty = equal(added_by_segments(n, ones({count}, {.dtype = int64}), rows, shape[0]), 0);
-    const Tensor empty = nonzero(is_empty), none = squeeze(empty, 1);
-    const Tensor added = pad(empty, {{0, 0}, {0, indices.shape().sizes()[1] - 1}});
-    // Elements keep their order in a row.
-    const Tensor order = argsort(concat({rows * (count + 1) + arange(count, {.dtype = int64}), none * (count + 1)}, 0));
-    const Tensor filled = (none * 0).cast(values.dtype()) + n.in(3);
-    return {gather(concat({indices, added}, 0), order), gather(concat({values, filled}, 0), order), is_empty,
-            slice(argsort(order), {0}, {count}).cast(int64)};
-  });
-}
-
-Tensors read_filled_rows_gradient(const ForeignNode& n) {
-  return n.composed([&]() -> Tensors {
-    const Tensor own = gather(n.in(1), n.in(0));
-    return {own, reduce_sum(n.in(1)) - reduce_sum(own)};
-  });
-}
-
 // ---- Searching and counting -----------------------------------------------------------------------------------------
 
 /// How many numbers of each sorted row are below (LowerBound), or not above, each value.
@@ -405,39 +292,6 @@ ForeignOps foreign_scatter() {
        .lacks_sizes = lacks_any_size,
        .outputs = {told_by("dtype", int32)},
        .read = read_histogram},
-      {.name = "SparseFillEmptyRows",
-       .inputs = 4,
-       .values = {2},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {typed(int64), like(1), typed(boolean), typed(int64)},
-       .read = read_filled_rows},
-      {.name = "SparseFillEmptyRowsGrad",
-       .inputs = 2,
-       .outputs = {like(1), like(1)},
-       .read = read_filled_rows_gradient},
-      {.name = "SparseReshape",
-       .inputs = 3,
-       .values = {1, 2},
-       .outputs = {typed(int64), typed(int64)},
-       .read = read_sparse_reshape},
-      {.name = "SparseTensorDenseMatMul",
-       .inputs = 4,
-       .values = {2},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {like(1)},
-       .read = read_sparse_product},
-      {.name = "SparseReduceSum",
-       .inputs = 4,
-       .values = {2, 3},
-       .lacks_sizes = lacks_rank,
-       .outputs = {like(1)},
-       .read = read_sparse_reduction},
-      {.name = "SparseReorder",
-       .inputs = 3,
-       .values = {2},
-       .lacks_sizes = lacks_rank,
-       .outputs = {like(0), like(1)},
-       .read = read_sparse_order},
       {.name = "SparseToDense",
        .inputs = 4,
        .values = {1},
@@ -446,13 +300,6 @@ ForeignOps foreign_scatter() {
        .read = read_sparse_to_dense},
       {.name = "UnravelIndex", .inputs = 2, .values = {1}, .outputs = {like(0)}, .read = read_coordinates},
   };
-  for (const char* name : {"SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul"})
-    ops.push_back({.name = name,
-                   .inputs = 4,
-                   .values = {2},
-                   .lacks_sizes = lacks_rank,
-                   .outputs = {like(1)},
-                   .read = read_sparse_elementwise});
   for (const char* name : {"LowerBound", "UpperBound"})
     ops.push_back({.name = name,
                    .inputs = 2,
