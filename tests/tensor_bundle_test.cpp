@@ -4,9 +4,11 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <protozero/pbf_writer.hpp>
 
 #include "expect.hpp"
 #include "io/crc32c.hpp"
+#include "io/known_format.hpp"
 #include "io/tensorflow/leveldb_table.hpp"
 #include "io/tensorflow/snappy.hpp"
 #include "refused.hpp"
@@ -234,6 +236,67 @@ TEST_CASE("tensor_bundle: damaged files are refused, or give the same tensors") 
     // Nothing reads the block of filters, of 13 bytes, nor its place in the footer and the zeros behind the places.
     CHECK(survivors <= 4 * (13 + 40));
   }
+}
+
+/// A checkpoint V1 of these messages, by their keys.
+std::string old_file(const std::map<std::string, std::string>& entries) { return io::table_bytes(entries); }
+
+/// The field of a message that is a message, or a number.
+std::string field(int tag, const std::string& message) {
+  std::string bytes;
+  protozero::pbf_writer(bytes).add_message(static_cast<protozero::pbf_tag_type>(tag), message);
+  return bytes;
+}
+std::string field(int tag, std::int64_t number) {
+  std::string bytes;
+  protozero::pbf_writer(bytes).add_int64(static_cast<protozero::pbf_tag_type>(tag), number);
+  return bytes;
+}
+
+TEST_CASE("checkpoints V1 give the tensors that TensorFlow writes as V2 as well") {
+  const StateDict expected = tensor_bundle::load(golden("old_as_new"));
+  CHECK(expected.size() == 12);
+  CHECK(same_bits(tensor_bundle::load(golden("old")), expected));
+  CHECK(same_bits(load_weights(golden("old")), expected));
+  CHECK(io::name_of(io::format_of_file(golden("old"))).starts_with("a checkpoint V1"));
+
+  const Bytes bytes = read_bytes(golden("old"));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    CHECK_THROWS_AS(
+        load_weights(folder().write("old", Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)))),
+        Error);
+}
+
+TEST_CASE("checkpoints V1 that lie") {
+  const auto list = [](const std::string& sizes, int type) {
+    return field(1, field(1, field(1, std::string("w")) + field(2, sizes) + field(3, type)));
+  };
+  const std::string size_2 = field(2, field(1, 2)), two = field(5, std::string("\0\0\x80\x3F\0\0\0\x40", 8));
+  const auto slice = [&](const std::string& extents, const std::string& data) {
+    return field(2, field(1, std::string("w")) + field(2, extents) + field(3, data));
+  };
+  const std::string all = field(1, std::string());
+  const auto load = [&](const std::map<std::string, std::string>& entries) {
+    return load_weights(folder().write("old", bytes_of(old_file(entries))));
+  };
+  CHECK(same_bits(load({{"", list(size_2, 1)}, {"w", slice(all, two)}}), {{"w", tensor<float>({1, 2})}}));
+  const auto lies = [&](std::string_view problem, const std::map<std::string, std::string>& entries) {
+    CAPTURE(problem);
+    CHECK(caught<DataLossError>([&] { load(entries); }).message().find(problem) != std::string::npos);
+  };
+  lies("lacks elements", {{"", list(size_2, 1)}});
+  lies("which it does not list", {{"", field(1, std::string())}, {"w", slice(all, two)}});
+  lies("of another rank", {{"", list(size_2, 1)}, {"w", slice("", two)}});
+  lies("reaches beyond it", {{"", list(size_2, 1)}, {"w", slice(field(1, field(1, 1) + field(2, 2)), two)}});
+  lies("slices that overlap", {{"", list(size_2, 1)}, {"v", slice(all, two)}, {"w", slice(all, two)}});
+  lies("bytes of data for", {{"", list(field(2, field(1, 1 << 30)), 1)}, {"w", slice(all, two)}});
+  lies("a shape that no tensor has", {{"", list(field(2, field(1, -2)), 1)}});
+  lies("two tensors", {{"", list(size_2, 1) + list(size_2, 1)}});
+  CHECK(caught<UnimplementedError>([&] {
+          load({{"", list(size_2, 7)}, {"w", slice(all, two)}});
+        })
+            .message()
+            .find("DT_STRING") != std::string::npos);
 }
 
 TEST_CASE("tensor_bundle: entries that lie") {

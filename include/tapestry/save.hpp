@@ -43,7 +43,8 @@ TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where 
 
 /// Reads the weights that another program has written, in any of the formats that Tapestry knows, told apart by the
 /// file's contents, not by its name: safetensors, NPZ, what torch.save writes (.pt, .pth, .bin), and a checkpoint of
-/// TensorFlow's, whose `path` is the prefix of its files, "ckpt/model" for "ckpt/model.index".
+/// TensorFlow's, whose `path` is the prefix of its files, "ckpt/model" for "ckpt/model.index", or its one file in the
+/// form that it had until 2016.
 ///
 ///     tp::StateDict weights = tp::load_weights("pytorch_model.bin");
 ///

@@ -120,6 +120,16 @@ bool is_records(std::string_view bytes) {
 constexpr std::size_t table_end_size = 8;
 constexpr auto table_end = "\x57\xfb\x80\x8b\x24\x75\x47\xdb"sv;
 
+/// What a table of a checkpoint is, by its first entry, whose key is empty: that of an index begins with a number, that
+/// of a checkpoint V1 with a message.
+Format table_format(std::string_view bytes) {
+  constexpr auto begin = "\0\0"sv;  // the lengths of the key
+  if (!bytes.starts_with(begin)) return Format::checkpoint_index;
+  std::size_t at = begin.size();
+  while (at < bytes.size() && (bytes[at] & '\x80') != 0) ++at;
+  return at + 1 < bytes.size() && bytes[at + 1] == '\n' ? Format::old_checkpoint : Format::checkpoint_index;
+}
+
 /// Whether it is "model.data-00000-of-00001" beside "model.index": the bytes of a shard are just elements.
 bool is_shard(const std::filesystem::path& path) {
   const std::string name = path.string();
@@ -145,7 +155,7 @@ Format format_of(std::string_view bytes, bool is_whole) {
     if (bytes.starts_with(start)) return format;
   if (bytes.size() >= 8 && bytes.substr(4, 4) == "TFL3") return Format::tflite;  // a FlatBuffer's identifier
   if (is_records(bytes)) return Format::records;
-  if (is_whole && bytes.ends_with(table_end)) return Format::checkpoint_index;
+  if (is_whole && bytes.ends_with(table_end)) return table_format(bytes);
   if (bytes.size() > 9 && bytes.substr(5, 4) == "\0\0\0{"sv) return Format::safetensors;
   if (bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return Format::pickle;
   if (const std::string_view head = bytes.substr(0, 512); is_all_text(head)) return text_format(head);
@@ -160,7 +170,7 @@ Format format_of_file(const std::filesystem::path& path) {
     file.read(0, std::as_writable_bytes(std::span(bytes)));
     if (file.size() >= static_cast<std::int64_t>(end.size())) {
       file.read(file.size() - static_cast<std::int64_t>(end.size()), std::as_writable_bytes(std::span(end)));
-      if (end == table_end) return Format::checkpoint_index;
+      if (end == table_end) return table_format(bytes);
     }
     if (is_shard(path)) return Format::checkpoint_shard;
     return format_of(bytes, file.size() <= most);
@@ -206,6 +216,8 @@ std::string_view name_of(Format format) {
       return "a TFRecord or event file; read it with tp::data::records or tp::summary::FileReader";
     case Format::checkpoint_index:
       return "the index of a checkpoint; give tp::load_weights its prefix, the path without .index";
+    case Format::old_checkpoint:
+      return "a checkpoint V1 of TensorFlow; read it with tp::load_weights";
     case Format::checkpoint_shard:
       return "a part of a checkpoint; give tp::load_weights its prefix, the path without .data-...";
     case Format::checkpoint_list:

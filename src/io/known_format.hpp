@@ -29,6 +29,7 @@ enum class Format : std::uint8_t {
   gguf,
   records,  ///< TFRecord, and event files
   checkpoint_index,
+  old_checkpoint,  ///< of TensorFlow's checkpoint V1, a table as well
   checkpoint_shard,
   checkpoint_list,  ///< the file "checkpoint" of a folder
   pickle,

@@ -8,6 +8,7 @@
 #include "fuzz/wire_damage.hpp"
 #include "io/crc32c.hpp"
 #include "io/tensorflow/bundle_entry.hpp"
+#include "io/wire.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -121,6 +122,63 @@ std::map<std::string, std::string> table_entries(Dice& dice) {
   return entries;
 }
 
+/// A SavedSlice of some elements, whose TensorProto has the numbers of all types.
+std::string old_slice(const std::string& name, const std::vector<std::int64_t>& starts,
+                      const std::vector<std::int64_t>& lengths, Dice& dice) {
+  std::int64_t count = 1;
+  for (const std::int64_t each : lengths) count *= each;
+  std::string bytes, numbers;
+  for (std::int64_t i = 0; i < 4 * count; ++i) numbers += static_cast<char>(i % 2);
+  protozero::pbf_writer slice(bytes);
+  slice.add_string(1, name);
+  io::add_message(slice, 2, [&](protozero::pbf_writer& extents) {
+    for (std::size_t i = 0; i < starts.size(); ++i)
+      io::add_message(extents, 1, [&](protozero::pbf_writer& extent) {
+        extent.add_int64(1, starts[i]);
+        extent.add_int64(2, dice.one_in(8) ? -1 : lengths[i]);
+      });
+  });
+  io::add_message(slice, 3, [&](protozero::pbf_writer& tensor) {
+    tensor.add_bytes(5, numbers);
+    tensor.add_bytes(7, numbers.substr(0, static_cast<std::size_t>(count)));
+  });
+  return bytes;
+}
+
+/// A checkpoint V1, whose tensors are whole or in two slices.
+std::map<std::string, std::string> old_entries(Dice& dice) {
+  std::string list;
+  std::map<std::string, std::string> entries;
+  const auto add = [&](const std::string& slice) {
+    std::string value;
+    protozero::pbf_writer(value).add_message(2, slice);
+    entries.emplace("key" + std::to_string(entries.size()), dice.one_in(8) ? damage_bundle_field(value, dice) : value);
+  };
+  for (std::size_t i = 1 + dice.below(4); i > 0; --i) {
+    const std::string name = "w" + std::to_string(i);
+    std::vector<std::int64_t> sizes(dice.below(3)), starts(sizes.size());
+    for (std::int64_t& each : sizes) each = 1 + static_cast<std::int64_t>(dice.below(4));
+    protozero::pbf_writer writer(list);
+    io::add_message(writer, 1, [&](protozero::pbf_writer& tensor) {
+      tensor.add_string(1, name);
+      io::add_message(tensor, 2, [&](protozero::pbf_writer& shape) { io::write_sizes(shape, sizes); });
+      tensor.add_enum(3, dice.one_in(8) ? static_cast<std::int32_t>(dice.below(24)) : dice.one_in(2) ? 1 : 3);
+    });
+    if (!sizes.empty() && sizes[0] > 1 && dice.one_in(2)) {
+      std::vector<std::int64_t> part = sizes;
+      part[0] = 1;
+      add(old_slice(name, starts, part, dice));
+      starts[0] = 1;
+      --sizes[0];
+    }
+    add(old_slice(name, starts, sizes, dice));
+  }
+  std::string value;
+  protozero::pbf_writer(value).add_message(1, list);
+  entries.emplace("", dice.one_in(8) ? damage_bundle_field(value, dice) : value);
+  return entries;
+}
+
 // ---- Tables ---------------------------------------------------------------------------------------------------------
 
 void append_varint(std::string& bytes, std::uint64_t value) {
@@ -197,7 +255,7 @@ std::string append_block(std::string& table, const std::string& block, Dice& dic
 }
 
 std::string make_bundle(Dice& dice) {
-  const auto sound = table_entries(dice);
+  const auto sound = dice.one_in(4) ? old_entries(dice) : table_entries(dice);
   std::vector<std::pair<std::string, std::string>> entries(sound.begin(), sound.end()), block, index;
   if (dice.one_in(64)) std::swap(dice.of(entries), dice.of(entries));
   std::string table;

@@ -146,11 +146,14 @@ bool read_bundle(Fuzzed bytes) {
     const std::string index = in_file("bundle.index", {});
     return index.substr(0, index.rfind('.'));
   }();
-  return is_accepted([&] {
-    in_file("bundle.index", bytes);
-    tensor_bundle::save(prefix + "-again", tensor_bundle::load(prefix));
-    tensor_bundle::load(prefix + "-again");
-  });
+  const auto read = [&](const std::string& path) {
+    return is_accepted([&] {
+      tensor_bundle::save(prefix + "-again", load_weights(path));
+      tensor_bundle::load(prefix + "-again");
+    });
+  };
+  in_file("bundle.index", bytes);
+  return read(prefix) || read(prefix + ".index");  // a checkpoint V1 is one file
 }
 
 const std::string& bundle_shard() {

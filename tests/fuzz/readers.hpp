@@ -18,7 +18,7 @@ bool read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
 bool read_npy(Fuzzed bytes);         ///< an NPY file, packed with gzip or not
 bool read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
 bool read_safetensors(Fuzzed bytes);
-bool read_bundle(Fuzzed bytes);  ///< the index of a checkpoint, whose shards are `bundle_shard`
+bool read_bundle(Fuzzed bytes);  ///< the index of a checkpoint, whose shards are `bundle_shard`, or a checkpoint V1
 bool read_csv(Fuzzed bytes);     ///< a CSV file with a header
 bool read_events(Fuzzed bytes);  ///< an event file; then the bytes as an event of a file that is sound around it
 

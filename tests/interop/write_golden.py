@@ -242,6 +242,8 @@ def write_checkpoints(folder):
     tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=str(folder / "checkpoint_shards"),
                                   delete_old_dirs=False)
 
+    write_old_checkpoint(folder)
+
     with network(False, lambda: v1.train.AdamOptimizer(0.5)).as_default(), v1.Session() as session:
         session.run("init")
         v1.train.Saver().save(session, str(folder / "checkpoint_saver"), write_meta_graph=False, write_state=False)
@@ -250,6 +252,19 @@ def write_checkpoints(folder):
     model.w = tf.Variable([[1.0, 2.0]])
     model.layers = [tf.Variable(3.0)]
     tf.train.Checkpoint(model=model, step=tf.Variable(5, dtype=tf.int64)).write(str(folder / "checkpoint_objects"))
+
+
+def write_old_checkpoint(folder):
+    """A checkpoint V1, and the same tensors as V2."""
+    numbers = tf.constant([[0, 1, 2], [3, 0, 127]])
+    types = (tf.bool, tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64, tf.float16, tf.float32, tf.float64)
+    tensors = [(dtype.name, tf.cast(numbers, dtype), "") for dtype in types]
+    whole = tf.reshape(tf.range(24, dtype=tf.float32), [4, 6])
+    tensors += [("scalar", tf.constant(1.5), ""), ("empty", tf.zeros([3, 0, 2]), ""), ("tiles", whole[:2, :3], "4 6 0,2:0,3"),
+                ("tiles", whole[:2, 3:], "4 6 0,2:3,3"), ("tiles", whole[2:], "4 6 2,2:-"), ("text", tf.constant(["a", "bc"]), "")]
+    names, values, slices = (list(each) for each in zip(*tensors))
+    tf.raw_ops.SaveSlices(filename=str(folder / "checkpoint_old"), tensor_names=names, shapes_and_slices=slices, data=values)
+    save_tensors(folder / "checkpoint_old_as_new", list(zip(names, values)), slices)
 
 
 def some_examples():

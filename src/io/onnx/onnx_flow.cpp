@@ -13,13 +13,12 @@
 namespace tapestry::io {
 namespace {
 
-using detail::GraphFunction;
 using Texts = std::vector<std::string>;
 using protozero::pbf_writer;
 
 /// Writes the nodes of a function to where `around` writes its own, and returns the values of the outputs that are
 /// wanted; "" for the others, and for those that the function does not give. `inputs`: the values of its inputs.
-Texts write_function(const OnnxGraph& around, const GraphFunction& function, const Texts& inputs,
+Texts write_function(const OnnxGraph& around, const detail::GraphFunction& function, const Texts& inputs,
                      const std::vector<char>& wanted) {
   const std::lock_guard lock(function.graph->mutex());
   OnnxGraph graph(around.writer(), around);
@@ -114,7 +113,7 @@ class BranchWriter {
   std::string index(std::size_t i) { return w_.number(static_cast<double>(i), int32); }
 
   OnnxSubgraph branch(std::size_t number) {
-    const GraphFunction& function = functions_[number];
+    const detail::GraphFunction& function = functions_[number];
     Subgraph graph(w_, function.name);
     const Texts values = write_function(graph.graph(), function, operands_, used_);
     for (std::size_t i = 0; i < used_.size(); ++i) {
@@ -149,7 +148,7 @@ class BranchWriter {
   }
 
   OnnxWriter& w_;
-  const std::vector<GraphFunction>& functions_;
+  const std::vector<detail::GraphFunction>& functions_;
   std::vector<char> used_;
   Texts operands_;
 };
@@ -200,9 +199,9 @@ class LoopWriter {
   static bool may_be_absent(const Tensor& tensor) {
     const auto [node, number] = detail::endpoint_of(tensor);
     if (!detail::is_flow(node->op()) || detail::is_while(node->op())) return false;
-    const std::vector<GraphFunction>& branches = detail::functions_of(*node);
+    const std::vector<detail::GraphFunction>& branches = detail::functions_of(*node);
     return std::any_of(branches.begin(), branches.end(),
-                       [output = static_cast<std::size_t>(number)](const GraphFunction& each) {
+                       [output = static_cast<std::size_t>(number)](const detail::GraphFunction& each) {
                          return !each.outputs[output] || may_be_absent(each.outputs[output]);
                        });
   }

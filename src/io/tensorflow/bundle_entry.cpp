@@ -12,7 +12,27 @@ using protozero::pbf_writer;
 
 namespace {
 
-/// The sizes of a TensorShapeProto of any rank. An unknown rank, which no stored tensor has, becomes a size -1.
+/// Leaves out a 0, as protobuf does.
+void add_number(pbf_writer& writer, protozero::pbf_tag_type tag, std::int64_t number) {
+  if (number != 0) writer.add_int64(tag, number);
+}
+
+/// A signed number in TensorFlow's code, in which bytes have the order of the numbers. The number of leading ones is
+/// that of the bytes; a zero and the bits of the number follow. The code of a negative number is that of ~number with
+/// all bits inverted.
+std::string ordered(std::int64_t number) {
+  const auto value = static_cast<std::uint64_t>(number < 0 ? ~number : number);
+  const auto length = static_cast<std::size_t>(std::bit_width(value)) / 7 + 1;
+  std::string bytes(length, '\0');
+  for (std::size_t i = 0; i < length && i < 8; ++i) bytes[length - 1 - i] = static_cast<char>(value >> 8 * i);
+  for (std::size_t bit = 0; bit < length; ++bit) bytes[bit / 8] = static_cast<char>(bytes[bit / 8] | 128 >> bit % 8);
+  if (number < 0)
+    for (char& each : bytes) each = static_cast<char>(~each);
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> read_sizes(WireReader shape) {
   std::vector<std::int64_t> sizes;
   while (shape.next()) {
@@ -34,7 +54,6 @@ std::vector<std::int64_t> read_sizes(WireReader shape) {
   return sizes;
 }
 
-/// The extents of a TensorSliceProto.
 SliceExtents read_extents(WireReader slice) {
   SliceExtents extents;
   while (slice.next()) {
@@ -55,27 +74,6 @@ SliceExtents read_extents(WireReader slice) {
   }
   return extents;
 }
-
-/// Leaves out a 0, as protobuf does.
-void add_number(pbf_writer& writer, protozero::pbf_tag_type tag, std::int64_t number) {
-  if (number != 0) writer.add_int64(tag, number);
-}
-
-/// A signed number in TensorFlow's code, in which bytes have the order of the numbers. The number of leading ones is
-/// that of the bytes; a zero and the bits of the number follow. The code of a negative number is that of ~number with
-/// all bits inverted.
-std::string ordered(std::int64_t number) {
-  const auto value = static_cast<std::uint64_t>(number < 0 ? ~number : number);
-  const auto length = static_cast<std::size_t>(std::bit_width(value)) / 7 + 1;
-  std::string bytes(length, '\0');
-  for (std::size_t i = 0; i < length && i < 8; ++i) bytes[length - 1 - i] = static_cast<char>(value >> 8 * i);
-  for (std::size_t bit = 0; bit < length; ++bit) bytes[bit / 8] = static_cast<char>(bytes[bit / 8] | 128 >> bit % 8);
-  if (number < 0)
-    for (char& each : bytes) each = static_cast<char>(~each);
-  return bytes;
-}
-
-}  // namespace
 
 BundleHeader decode_bundle_header(std::string_view bytes) {
   WireReader reader(bytes.data(), bytes.size());

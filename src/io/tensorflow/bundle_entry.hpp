@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/tensorflow/graph_def.hpp"
+#include "io/wire.hpp"
 
 namespace tapestry::io {
 
@@ -42,6 +43,11 @@ struct BundleEntry {
 BundleHeader decode_bundle_header(std::string_view bytes);
 BundleEntry decode_bundle_entry(std::string_view bytes);
 /// @}
+
+/// The sizes of a TensorShapeProto of any rank. An unknown rank, which no stored tensor has, becomes a size -1.
+std::vector<std::int64_t> read_sizes(WireReader shape);
+/// The extents of a TensorSliceProto.
+SliceExtents read_extents(WireReader slice);
 
 std::string encode(const BundleHeader& header);
 std::string encode(const BundleEntry& entry);

@@ -15,7 +15,6 @@ namespace {
 
 using detail::FlatFunction;
 using detail::FunctionTracer;
-using detail::GraphFunction;
 
 class FlowReader {
  public:
@@ -76,7 +75,7 @@ class FlowReader {
       traced.push_back(
           {is_if ? (b == 0 ? "then" : "else") : detail::join("branch_", b), branches[b], specs, "operand", true});
     FunctionTracer tracer(inputs, where_);
-    std::vector<GraphFunction> functions = tracer.trace(traced);
+    std::vector<detail::GraphFunction> functions = tracer.trace(traced);
     const bool is_stateful = tracer.is_stateful();
     const Tensors operands = tracer.operands();
     inputs.append(operands.begin(), operands.end());
@@ -176,7 +175,7 @@ class FlowReader {
     std::vector<detail::TracedFunction> traced{{"body", body, specs, "variable"}};
     if (flow_.has_condition) traced.push_back({"cond", condition, condition_specs, "variable"});
     FunctionTracer tracer(inputs, where_);
-    std::vector<GraphFunction> functions = tracer.trace(traced);
+    std::vector<detail::GraphFunction> functions = tracer.trace(traced);
     if (change) return {};
     const std::vector<char> varies = changing_shapes(functions[0], tracer.operands(), change);
     if (change) return {};
@@ -217,7 +216,7 @@ class FlowReader {
   /// sizes that are known in the body. It is tried with numbers in the place of all that is unknown: one for all sizes,
   /// and then another one for each size of a loop variable in turn, which shows sizes that come from other tensors.
   /// Where the body cannot take the number, those that it knows are tried.
-  std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured,
+  std::vector<char> changing_shapes(const detail::GraphFunction& body, const Tensors& captured,
                                     std::optional<std::pair<std::size_t, Shape>>& change) {
     std::vector<char> changing = changing_lists();
     Specs specs;
@@ -244,7 +243,7 @@ class FlowReader {
     return changing;
   }
 
-  static std::vector<std::int64_t> sizes_to_try(const GraphFunction& body, const Specs& specs) {
+  static std::vector<std::int64_t> sizes_to_try(const detail::GraphFunction& body, const Specs& specs) {
     constexpr std::size_t most = 8;
     constexpr std::int64_t largest = 1 << 15;  // a shape of `most_rank` of them has less than 2^63 elements
     std::vector<std::int64_t> sizes{5};
@@ -288,8 +287,9 @@ class FlowReader {
   /// Notes what an iteration makes of loop variables of the shapes that are tried. Returns false if it cannot take
   /// them.
   /// `heeds_unknown`: whether a size that becomes unknown is a change; it also does where a branch cannot take them.
-  static bool note_changes(const GraphFunction& body, const Specs& specs, const Specs& tried, bool heeds_unknown,
-                           std::vector<char>& changing, std::optional<std::pair<std::size_t, Shape>>& change) {
+  static bool note_changes(const detail::GraphFunction& body, const Specs& specs, const Specs& tried,
+                           bool heeds_unknown, std::vector<char>& changing,
+                           std::optional<std::pair<std::size_t, Shape>>& change) {
     Specs next;
     try {
       next = detail::infer_function(body, tried);
@@ -312,7 +312,7 @@ class FlowReader {
   }
   /// Notes the lists to which an iteration and the next one append different shapes, or shapes that depend on values.
   /// `tried`: the inputs of the first one; `size` takes the place of what it makes unknown.
-  void note_uneven_lists(const GraphFunction& body, const Specs& tried, std::int64_t size) {
+  void note_uneven_lists(const detail::GraphFunction& body, const Specs& tried, std::int64_t size) {
     const auto is_appended = [](const Flow::Stacked& each) { return !each.origin.empty(); };
     if (std::none_of(flow_.stacked.begin(), flow_.stacked.end(), is_appended)) return;
     const std::size_t carried = flow_.carried.size();

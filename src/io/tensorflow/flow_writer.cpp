@@ -14,7 +14,6 @@
 namespace tapestry::io {
 namespace {
 
-using detail::GraphFunction;
 using detail::Node;
 using detail::WhileParts;
 
@@ -26,14 +25,14 @@ void add_variable(std::vector<Variable>& list, const Variable& variable) {
 }
 
 /// Finds the Variables that a function reads or changes itself, or that functions in it do.
-void find_variables(const GraphFunction& function, std::vector<Variable>& list) {
+void find_variables(const detail::GraphFunction& function, std::vector<Variable>& list) {
   const std::vector<char> needed = detail::needed_nodes(*function.graph, detail::request_for(function, {}));
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const Node& node = function.graph->node(i);
     if (!needed[i]) continue;
     if (&node.op() == &var_handle_op) add_variable(list, node.attr<VariablesRef>("variables")->front());
     if (detail::is_flow(node.op()))
-      for (const GraphFunction& each : detail::functions_of(node)) find_variables(each, list);
+      for (const detail::GraphFunction& each : detail::functions_of(node)) find_variables(each, list);
   }
 }
 
@@ -42,7 +41,7 @@ void find_variables(const GraphFunction& function, std::vector<Variable>& list) 
 /// A function of the file while it is made. Until `finish`, its nodes refer to each other as those of a graph do.
 class FunctionBuilder {
  public:
-  FunctionBuilder(const GraphFunction& function, std::string name, const std::string& device)
+  FunctionBuilder(const detail::GraphFunction& function, std::string name, const std::string& device)
       : function_(function), add(nodes_, names_, {}, device) {
     def_.name = std::move(name);
     const std::vector<char> needed = detail::needed_nodes(*function.graph, detail::request_for(function, {}));
@@ -55,7 +54,7 @@ class FunctionBuilder {
 
  private:
   // The members that `add` refers to are declared first.
-  const GraphFunction& function_;
+  const detail::GraphFunction& function_;
   FunctionDef def_;
   std::vector<NodeDef> nodes_;
   std::unordered_set<std::string> names_, own_;         ///< taken; those kept for arguments
@@ -145,7 +144,7 @@ class FlowWriter {
         node_(writer.node()),
         context_(context),
         add_(file.nodes, names, node_.name() + "/", node_.device) {
-    for (const GraphFunction& each : detail::functions_of(node_)) find_variables(each, variables_);
+    for (const detail::GraphFunction& each : detail::functions_of(node_)) find_variables(each, variables_);
     const bool changes = node_.attrs().find("variables") != nullptr;
     if (context.style == VariableStyle::frozen) {
       if (changes) refuse(node_, "it changes Variables, and VariableStyle::frozen has none");
@@ -180,7 +179,7 @@ class FlowWriter {
   }
 
   /// Adds the arguments for the Variables, and the nodes of the function.
-  void add_body(FunctionBuilder& builder, const GraphFunction& function) {
+  void add_body(FunctionBuilder& builder, const detail::GraphFunction& function) {
     for (const Variable& each : variables_) {
       const std::string name = builder.argument(each.name(), resource_type);
       for (const detail::GraphVariable& entry : function.graph->variables())
@@ -210,7 +209,7 @@ class FlowWriter {
   void write_branches() {
     for (std::size_t i = 1; i < node_.inputs().size(); ++i) guards_reads_ |= bool(guarded_handle(i));
     std::vector<FunctionDef> branches;
-    for (const GraphFunction& each : detail::functions_of(node_)) branches.push_back(branch(each));
+    for (const detail::GraphFunction& each : detail::functions_of(node_)) branches.push_back(branch(each));
     const std::vector<std::string> functions = context_.library.add(std::move(branches));
     std::vector<std::string> inputs;
     for (std::size_t i = 0; i < node_.inputs().size(); ++i) {
@@ -236,13 +235,13 @@ class FlowWriter {
 
   /// Whether a branch does not give an output whose shape is not known, so that its value has another shape there.
   bool is_open(std::size_t output) const {
-    const std::vector<GraphFunction>& branches = detail::functions_of(node_);
+    const std::vector<detail::GraphFunction>& branches = detail::functions_of(node_);
     return !node_.output(output).shape().is_known() &&
            std::any_of(branches.begin(), branches.end(),
-                       [&](const GraphFunction& each) { return !each.outputs[output]; });
+                       [&](const detail::GraphFunction& each) { return !each.outputs[output]; });
   }
 
-  FunctionDef branch(const GraphFunction& branch) {
+  FunctionDef branch(const detail::GraphFunction& branch) {
     FunctionBuilder builder(branch, function_name(branch.name), node_.device);
     for (std::size_t i = 0; i < branch.inputs.size(); ++i) {
       const std::string label = detail::join("unused_", i);
@@ -382,7 +381,7 @@ class FlowWriter {
 
   /// The arguments of one of the loop's functions, by the number of the loop variable.
   std::vector<std::string> add_arguments(FunctionBuilder& builder, const WhileParts& parts, const ListDef& types,
-                                         const GraphFunction& function, bool takes_sequences) {
+                                         const detail::GraphFunction& function, bool takes_sequences) {
     std::vector<std::string> names{builder.argument("loop_counter", code_of(int32)),
                                    builder.argument("maximum_iterations", code_of(int32))};
     const std::size_t lists = node_.outputs().size() - parts.carried, operands = parts.carried + parts.sequences;
@@ -399,9 +398,9 @@ class FlowWriter {
 
   FunctionDef condition(const WhileParts& parts, const ListDef& types) {
     // Without a condition, the body's graph only gives names that the function does not use.
-    const GraphFunction none{
+    const detail::GraphFunction none{
         .name = "cond", .graph = parts.body.graph, .inputs = Tensors(node_.inputs().size()), .outputs = {}};
-    const GraphFunction& function = parts.condition ? *parts.condition : none;
+    const detail::GraphFunction& function = parts.condition ? *parts.condition : none;
     FunctionBuilder builder(function, function_name("cond"), node_.device);
     const auto arguments = add_arguments(builder, parts, types, function, false);
     add_body(builder, function);
@@ -416,7 +415,7 @@ class FlowWriter {
   }
 
   FunctionDef body(const WhileParts& parts, const ListDef& types) {
-    const GraphFunction& body = parts.body;
+    const detail::GraphFunction& body = parts.body;
     FunctionBuilder builder(body, function_name("body"), node_.device);
     NodeAdder& add = builder.add;
     const auto arguments = add_arguments(builder, parts, types, body, true);

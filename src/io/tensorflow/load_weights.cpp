@@ -8,6 +8,7 @@
 #include "io/arrays/zip.hpp"
 #include "io/file.hpp"
 #include "io/known_format.hpp"
+#include "io/tensorflow/old_checkpoint.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "tapestry/data/arrays.hpp"
 #include "tapestry/save.hpp"
@@ -79,6 +80,7 @@ StateDict load_weights(const std::string& path, Where where) {
     case Weights::hdf5:
       throw refuse("a file of HDF5 (.h5), which is not read: save the weights by tf.train.Checkpoint");
     case Weights::checkpoint_part:
+      if (io::is_old_checkpoint(path)) return io::read_old_checkpoint(path, where);
       throw refuse("the index of a checkpoint: give the prefix, the path without .index");
     case Weights::unknown:
       break;

@@ -12,6 +12,8 @@
 #include "io/crc32c.hpp"
 #include "io/known_format.hpp"
 #include "io/tensorflow/leveldb_table.hpp"
+#include "io/tensorflow/old_checkpoint.hpp"
+#include "io/tensorflow/slice_assembly.hpp"
 #include "tapestry/tensor_bundle.hpp"
 
 namespace tapestry::io {
@@ -93,46 +95,6 @@ class StoredBytes final : public ByteStream {
   FileRange range_;
   std::int64_t left_;
   std::uint32_t checksum_ = 0, expected_;
-};
-
-/// A tensor that is put together from slices.
-class Assembly {
- public:
-  explicit Assembly(const Tensor& whole)
-      : whole_(whole), element_(size_of(whole.dtype())), filled_(static_cast<std::size_t>(whole.size())) {}
-
-  /// Copies a slice to its place, run by run along the last axis.
-  void add(const SliceExtents& extents, const Tensor& slice) {
-    if (slice.size() == 0) return;
-    const auto run = static_cast<std::size_t>(extents.empty() ? 1 : extents.back().length);
-    const auto* from = detail::mutable_data<const std::byte>(slice);
-    auto* to = detail::mutable_data<std::byte>(whole_);
-    const auto runs = static_cast<std::size_t>(slice.size()) / run;
-    for (std::size_t i = 0; i < runs; ++i) {
-      const std::size_t place = place_of(i, extents);
-      std::memcpy(to + place * element_, from + i * run * element_, run * element_);
-      std::fill_n(filled_.begin() + static_cast<std::ptrdiff_t>(place), run, true);
-    }
-  }
-  bool is_whole() const { return std::find(filled_.begin(), filled_.end(), false) == filled_.end(); }
-
- private:
-  /// Where in the whole tensor run number `run` of a slice begins.
-  std::size_t place_of(std::size_t run, const SliceExtents& extents) const {
-    const auto sizes = whole_.shape().sizes();
-    std::size_t place = extents.empty() ? 0 : static_cast<std::size_t>(extents.back().start), stride = 1;
-    for (std::size_t axis = extents.size(); axis-- > 1;) {
-      stride *= static_cast<std::size_t>(sizes[axis]);
-      const auto [start, length] = extents[axis - 1];
-      place += (static_cast<std::size_t>(start) + run % static_cast<std::size_t>(length)) * stride;
-      run /= static_cast<std::size_t>(length);
-    }
-    return place;
-  }
-
-  Tensor whole_;
-  std::size_t element_;
-  std::vector<bool> filled_;
 };
 
 }  // namespace
@@ -323,7 +285,7 @@ Tensor TensorBundle::read_slices(const Entry& entry, const std::string& name) co
   for (const auto& [extents, stored] : entry.slices)
     check_shard(SourceFile(shard_path(prefix_, stored.shard, shards_), where_), stored, name);
   Tensor whole = detail::make_tensor(elements.dtype, Shape(entry.stored.sizes), cpu());
-  Assembly assembly(whole);
+  SliceAssembly assembly(whole);
   for (const auto& [extents, stored] : entry.slices) assembly.add(extents, read_stored(stored, name));
   if (!assembly.is_whole()) refuse(", tensor ", name, " has slices that overlap");
   return whole;
@@ -385,6 +347,7 @@ void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where
 namespace tapestry {
 
 StateDict tensor_bundle::load(const std::string& prefix, Where where) {
+  if (io::is_old_checkpoint(prefix)) return io::read_old_checkpoint(prefix, where);
   return io::TensorBundle(prefix, where).read_all();
 }
 
