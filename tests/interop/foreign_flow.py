@@ -218,10 +218,12 @@ def write_functions(folder):
 def write_golden_cases(folder):
     with tempfile.TemporaryDirectory() as all_cases:
         import foreign_idioms  # which uses this module
+        import foreign_quantized
         write_functions(pathlib.Path(all_cases))
         write_training(pathlib.Path(all_cases))
         foreign_idioms.write(pathlib.Path(all_cases), [foreign_idioms.loss_programs, foreign_idioms.other_programs])
         folder.mkdir(exist_ok=True)
+        foreign_quantized.write(folder)
         for name in GOLDEN + GOLDEN_TRAINING + GOLDEN_IDIOMS:
             for ending in (".pb", ".steps.pb"):
                 shutil.copy(pathlib.Path(all_cases) / (name + ending), folder / (name.replace(", ", "_").replace(" ", "_") + ending))

@@ -20,6 +20,7 @@ import foreign_functions
 import foreign_graphs
 import foreign_idioms
 import foreign_networks
+import foreign_quantized
 import foreign_sequences
 import foreign_sound
 import foreign_tensors
@@ -284,7 +285,7 @@ def main(folder):
     keras.utils.set_random_seed(1)
     for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models),
                         ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training),
-                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write),
+                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("quantized", foreign_quantized.write),
                         ("tensors", foreign_tensors.write),
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
                         ("sound", lambda each: foreign_networks.write(each, foreign_sound.NETWORKS, {})),

@@ -29,6 +29,8 @@ ForeignOps foreign_lists();
 ForeignOps foreign_math();
 ForeignOps foreign_matrices();
 ForeignOps foreign_normalizations();
+/// Their numbers are int32, and the attribute `quantized_type` tells the type.
+ForeignOps foreign_quantized();
 ForeignOps foreign_random();
 ForeignOps foreign_sampling();
 ForeignOps foreign_scatter();

@@ -190,9 +190,16 @@ class TensorReader {
   TensorDef widened() {
     switch (type_.value) {
       case 5:
+      case 15:  // qint16
         return widened_from<std::int16_t>(int32);
       case 6:
+      case 11:  // qint8
         return widened_from<std::int8_t>(int32);
+      case 12:  // quint8
+        return widened_from<std::uint8_t>(int32);
+      case 13:  // qint32
+        return widened_from<std::int32_t>(int32);
+      case 16:  // quint16
       case 17:
         return widened_from<std::uint16_t>(int32);
       case 22:

@@ -18,15 +18,24 @@ struct Narrow {
   TypeCode type;
   int bits;
   bool is_signed;
-  DType wide() const { return bits < 32 ? int32 : int64; }
+  bool is_quantized = false;
+  DType wide() const { return bits < 32 || is_signed ? int32 : int64; }
 };
 
 constexpr TypeCode uint64_type{23};
 
 const Narrow* find_narrow(TypeCode type) {
-  // DT_INT16, INT8, UINT16, UINT32, UINT64, and their references
-  static constexpr auto types = std::to_array<Narrow>(
-      {{{5}, 16, true}, {{6}, 8, true}, {{17}, 16, false}, {{22}, 32, false}, {uint64_type, 64, false}});
+  // DT_INT16, INT8, UINT16, UINT32, UINT64, QINT8, QUINT8, QINT32, QINT16, QUINT16, and their references
+  static constexpr auto types = std::to_array<Narrow>({{{5}, 16, true},
+                                                       {{6}, 8, true},
+                                                       {{17}, 16, false},
+                                                       {{22}, 32, false},
+                                                       {uint64_type, 64, false},
+                                                       {{11}, 8, true, true},
+                                                       {{12}, 8, false, true},
+                                                       {{13}, 32, true, true},
+                                                       {{15}, 16, true, true},
+                                                       {{16}, 16, false, true}});
   const auto found = std::find_if(types.begin(), types.end(), [&](const Narrow& each) {
     return each.type == type || reference_to(each.type) == type;
   });
@@ -60,6 +69,11 @@ constexpr std::string_view passing =
 /// Those whose results may leave it.
 constexpr std::string_view leaving =
     "Abs Add AddN AddV2 Cast Cumprod Cumsum FloorDiv Invert LeftShift Mul Neg Prod Square Sub Sum TruncateDiv";
+/// Those of quantized numbers. They know their types by the attributes that begin with `quantized_type`.
+constexpr std::string_view quantizing =
+    "Dequantize QuantizeDownAndShrinkRange QuantizeV2 QuantizedAvgPool QuantizedBiasAdd QuantizedConcat "
+    "QuantizedConv2D "
+    "QuantizedMatMul QuantizedMaxPool QuantizedRelu QuantizedRelu6 QuantizedReshape RequantizationRange Requantize";
 /// Those that need the order of the numbers. From 2^63 on, those of uint64 come before the others in int64.
 constexpr std::string_view ordering =
     "ArgMax ArgMin FloorDiv FloorMod Greater GreaterEqual Less LessEqual Max Maximum Min Minimum Relu Relu6 "
@@ -79,6 +93,14 @@ bool is_cast_of_floats(const NodeDef& node) {
     return type && is_floating(dtype_of(*type));
   };
   return node.op == "Cast" && (is_float("SrcT") || is_float("DstT"));
+}
+
+bool is_quantized(const NodeDef& node) {
+  return std::any_of(node.attrs.begin(), node.attrs.end(), [](const auto& each) {
+    const auto* type = std::get_if<TypeCode>(&each.second);
+    const Narrow* narrow = type ? find_narrow(*type) : nullptr;
+    return narrow && narrow->is_quantized;
+  });
 }
 
 bool is_narrow(const AttrDef& attr) {
@@ -130,13 +152,21 @@ class Widener {
 
   static bool can_widen(const NodeDef& node) {
     if (has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node))) return false;
-    if (node.op != "Const") return has_word(passing, node.op) || has_word(leaving, node.op);
+    if (is_quantized(node) && has_word(leaving, node.op)) return false;
+    if (node.op != "Const")
+      return has_word(passing, node.op) || has_word(leaving, node.op) || has_word(quantizing, node.op);
     const auto* value = attr_of<RawAttr>(node, "value");
     return value && !value->lacks_rank;
   }
 
   void widen(NodeDef& node) {
     const Narrow* result = result_type(node);
+    if (has_word(quantizing, node.op)) {
+      const std::map<std::string, AttrDef, std::less<>> attrs(node.attrs.begin(), node.attrs.end());
+      for (const auto& [name, attr] : attrs)
+        if (const auto* type = std::get_if<TypeCode>(&attr))
+          node.attrs.insert_or_assign(detail::join(quantized_type, name), std::int64_t{type->value});
+    }
     for (auto& [name, attr] : node.attrs) {
       if (auto* type = std::get_if<TypeCode>(&attr)) *type = widened(*type);
       if (auto* list = std::get_if<ListDef>(&attr))
