@@ -41,3 +41,8 @@ def sparse():
             yield Case(f"SparseReduce{op}Sparse", *cube, np.int32(axes), keep_dims=axes == [2])
     yield Case("SetSize", cube[0], Fed([3, 4, 5, 4, 4], np.int64), cube[2])
     yield Case("SetSize", *nothing[:1], Fed(np.zeros([0]), np.int32), nothing[2])
+    spoken = points(236, 4, 3, 5)
+    for options in ({}, {"merge_repeated": True}, {"merge_repeated": True, "blank_index": 0}):
+        yield Case("CTCGreedyDecoder", spoken, Fed([4, 0, 3], np.int32), **options)
+    steady = np.repeat(spoken.value[:2], 2, 0)
+    yield Case("CTCGreedyDecoder", Fed(steady), Fed([4, 4, 3], np.int32), merge_repeated=True, smooth=False)
