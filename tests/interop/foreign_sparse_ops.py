@@ -20,6 +20,8 @@ def sparse():
     for threshold in (0, 1):
         yield Case("SparseAdd", *a, *b, np.float32(threshold), outputs=3)
     yield Case("SparseAdd", *a, *nothing, np.float32(0))
+    flat = *nothing[:2], np.int64([0, 3])
+    yield Case("SparseAdd", *flat, *flat, np.float32(0))
     total = Fed([[0, 0], [0, 1], [1, 0], [1, 1], [1, 2]], np.int64)
     yield Case("SparseAddGrad", points(232, 5), a[0], b[0], total)
     for op in ("Maximum", "Minimum"):

@@ -1,5 +1,6 @@
 // What indices bring together: segments, updates of elements, counts.
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -69,8 +70,9 @@ std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::
   std::vector<Tensor> axes(sizes.size());
   Tensor rest = places;
   for (std::size_t i = sizes.size(); i-- > 0;) {
-    axes[i] = mod(rest, sizes[i]);
-    rest = floor_divide(rest, sizes[i]);
+    const std::int64_t size = std::max<std::int64_t>(sizes[i], 1);  // of an axis without elements there are no places
+    axes[i] = mod(rest, size);
+    rest = floor_divide(rest, size);
   }
   return axes;
 }

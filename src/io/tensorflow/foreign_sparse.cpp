@@ -208,8 +208,7 @@ Tensors read_sparse_extremes(const ForeignNode& n) {
 }
 
 std::vector<std::size_t> shapes_of_parts(const NodeReader& reader) {
-  const auto count =
-      static_cast<std::size_t>(std::clamp<std::int64_t>(reader.attr_or<std::int64_t>("N", 0), 0, most_places));
+  const std::size_t count = reader.input_count() / 3;
   std::vector<std::size_t> inputs(count);
   for (std::size_t i = 0; i < count; ++i) inputs[i] = 2 * count + i;
   return inputs;
