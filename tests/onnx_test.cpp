@@ -479,7 +479,8 @@ TEST_CASE("the rows of the op table and their gradients, and what ONNX lacks") {
   CHECK(list ==
         "Bitcast Cholesky Conv2DBackpropFilter Cumprod LogMatrixDeterminant MatrixInverse MatrixSolve "
         "MatrixTriangularSolve Qr "
-        "RandomPermutation SelfAdjointEigV2 Svd TruncatedNormal ");
+        "RandomPermutation SelfAdjointEigV2 Svd TruncatedNormal UnsortedSegmentMax UnsortedSegmentMin "
+        "UnsortedSegmentProd ");
 }
 
 }  // namespace tapestry::test::onnx_test

@@ -191,7 +191,8 @@ bool nearly_equal(const Tensor& a, const Tensor& b) {
   const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
   const double rounding = a.dtype() == float64 ? 1e-13 : 1e-5;
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (!(std::abs(x[i] - y[i]) <= rounding * (1 + std::abs(y[i]))) && !(std::isnan(x[i]) && std::isnan(y[i])))
+    if (x[i] != y[i] && !(std::abs(x[i] - y[i]) <= rounding * (1 + std::abs(y[i]))) &&
+        !(std::isnan(x[i]) && std::isnan(y[i])))
       return false;
   return true;
 }

@@ -9,4 +9,5 @@
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
+#include "tapestry/ops/segment.hpp"
 #include "tapestry/ops/selection.hpp"

@@ -39,6 +39,7 @@ OpCases array_cases();
 OpCases linalg_cases();
 OpCases nn_cases();
 OpCases random_cases();
+OpCases segment_cases();
 OpCases selection_cases();
 
 /// All of them.

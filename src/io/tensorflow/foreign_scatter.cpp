@@ -15,21 +15,6 @@ Tensor combined(Combine f, const Tensor& a, const Tensor& b) {
   return f == Combine::largest ? maximum(a, b) : f == Combine::smallest ? minimum(a, b) : a * b;
 }
 
-/// The result of combining no elements: the lowest finite number, the highest, or 1.
-Tensor neutral(Combine f, DType dtype) {
-  if (f == Combine::product) return detail::make_scalar(1, dtype);
-  if (dtype == float16 || dtype == bfloat16) {
-    const double most = dtype == float16 ? 65504 : 0x1.fep127;
-    return detail::make_scalar(f == Combine::largest ? -most : most, dtype);
-  }
-  Tensor value = detail::make_tensor(dtype, Shape(), cpu());
-  detail::visit_dtype(dtype, [&]<class T>() {
-    using Limits = std::numeric_limits<T>;
-    *detail::mutable_data<T>(value) = f == Combine::largest ? Limits::lowest() : Limits::max();
-  });
-  return value;
-}
-
 /// A vector as a factor for the rows of x.
 Tensor for_rows(const Tensor& vector, const Tensor& x) {
   Shape column(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()), 1));
@@ -47,23 +32,14 @@ Tensor added_by_segments(const ForeignNode& n, const Tensor& x, const Tensor& se
                  {{"axis", std::int64_t{0}}}, n.where, "Sum")[0];
 }
 
-Tensor combined_by_segments(const ForeignNode& n, Combine f, const Tensor& x, const Tensor& segments,
-                            std::int64_t count, const Tensor& nothing) {
-  const std::int64_t rows = x.shape().sizes()[0];
-  Shape shape = x.shape();
-  shape.set(0, count);
-  if (rows == 0 || count == 0) return broadcast_to(nothing, shape);
-  const Tensor order = argsort(segments), ids = gather(segments, order);
-  const Tensor place = arange(rows, {.dtype = int64});
-  Tensor sorted = gather(x, order);
-  for (std::int64_t step = 1; step < rows; step *= 2) {
-    const Tensor same = equal(ids, roll(ids, -step, 0)) & (place < rows - step);
-    sorted = where(for_rows(same, x), combined(f, sorted, roll(sorted, -step, 0)), sorted);
-  }
-  const Tensor counts = added_by_segments(n, ones({rows}, {.dtype = int64}), segments, count);
-  const Tensor left_out = reduce_sum((segments < 0).cast(int64));
-  const Tensor first = left_out + cumsum(counts, 0, {.exclusive = true});
-  return where(for_rows(counts > 0, x), gather(sorted, minimum(first, rows - 1)), nothing);
+Tensor combined_by_segments(Combine f, const Tensor& x, const Tensor& segments, std::int64_t count,
+                            const Tensor& nothing = {}) {
+  const Tensor found = f == Combine::largest    ? unsorted_segment_max(x, segments, count)
+                       : f == Combine::smallest ? unsorted_segment_min(x, segments, count)
+                                                : unsorted_segment_prod(x, segments, count);
+  if (!nothing) return found;
+  const Tensor numbers = unsorted_segment_sum(ones_like(segments), segments, count);
+  return where(for_rows(numbers > 0, x), found, nothing);
 }
 
 std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::int64_t>& sizes) {
@@ -103,7 +79,7 @@ Tensors read_unsorted_segments(const ForeignNode& n) {
   return n.composed([&] {
     const Tensor list = reshape(segments, {rows.sizes()[0]});
     if (n.node.def().op == "UnsortedSegmentSum") return added_by_segments(n, reshape(x, rows), list, count);
-    return combined_by_segments(n, f, reshape(x, rows), list, count, neutral(f, x.dtype()));
+    return combined_by_segments(f, reshape(x, rows), list, count);
   });
 }
 
@@ -130,8 +106,8 @@ Tensors read_ascending_segments(const ForeignNode& n) {
   const std::int64_t count = count_of_ascending(n, 1, 2);
   const bool old = n.inputs.size() == 2;  // says 0 of an empty segment
   return n.composed([&] {
-    const Tensor nothing = old && f != Combine::product ? detail::make_scalar(0, x.dtype()) : neutral(f, x.dtype());
-    return combined_by_segments(n, f, x, list_of(n, 1), count, nothing);
+    const Tensor nothing = old && f != Combine::product ? detail::make_scalar(0, x.dtype()) : Tensor();
+    return combined_by_segments(f, x, list_of(n, 1), count, nothing);
   });
 }
 
@@ -211,10 +187,10 @@ Rows rows_of(const ForeignNode& n, const Tensor& x, const Tensor& indices, const
 }
 
 /// x with the last update of each element in its place.
-Tensor updated(const ForeignNode& n, const Rows& rows) {
+Tensor updated(const Rows& rows) {
   const std::int64_t count = rows.updates.shape().sizes()[0];
   if (count == 0) return rows.x;
-  const Tensor last = combined_by_segments(n, Combine::largest, arange(count, {.dtype = int64}), rows.places,
+  const Tensor last = combined_by_segments(Combine::largest, arange(count, {.dtype = int64}), rows.places,
                                            rows.x.shape().sizes()[0], detail::make_scalar(-1, int64));
   return where(for_rows(last >= 0, rows.x), gather(rows.updates, maximum(last, 0)), rows.x);
 }
@@ -226,10 +202,9 @@ Tensors read_scatter_update(const ForeignNode& n) {
   const std::string& op = n.node.def().op;
   return n.composed([&] {
     const Rows rows = rows_of(n, x, n.in(1), n.in(2));
-    if (op == "TensorScatterUpdate") return reshape(updated(n, rows), x.shape());
+    if (op == "TensorScatterUpdate") return reshape(updated(rows), x.shape());
     const Combine f = combine_of(n);
-    const Tensor changes =
-        combined_by_segments(n, f, rows.updates, rows.places, rows.x.shape().sizes()[0], neutral(f, x.dtype()));
+    const Tensor changes = combined_by_segments(f, rows.updates, rows.places, rows.x.shape().sizes()[0]);
     return reshape(combined(f, rows.x, changes), x.shape());
   });
 }
@@ -243,7 +218,7 @@ Tensors read_sparse_to_dense(const ForeignNode& n) {
     const std::int64_t count = indices.shape().rank() == 0 ? 1 : indices.shape().sizes()[0];
     const Tensor places = reshape(indices, {count, shape.rank()});
     const Tensor background = broadcast_to(n.in(3), shape);
-    return reshape(updated(n, rows_of(n, background, places, broadcast_to(values, {count}))), shape);
+    return reshape(updated(rows_of(n, background, places, broadcast_to(values, {count}))), shape);
   });
 }
 

@@ -325,7 +325,7 @@ Tensors read_sparse_maximum(const ForeignNode& n) {
     const Shape shape(sizes);
     if (shape.size() > most_numbers) n.node.refuse(detail::join("its result has the shape ", shape));
     const Tensor nothing = detail::make_scalar(0, n.in(1).dtype());
-    return reshape(combined_by_segments(n, Combine::largest, n.in(1), groups, shape.size(), nothing), shape);
+    return reshape(combined_by_segments(Combine::largest, n.in(1), groups, shape.size(), nothing), shape);
   });
 }
 
@@ -337,7 +337,7 @@ Tensors read_reduced_sparse(const ForeignNode& n) {
     const auto [groups, sizes] = groups_of(n, n.numbers(3));
     const Merged all = merged(groups);
     const Tensor largest =
-        combined_by_segments(n, Combine::largest, n.in(1), all.places, count, detail::make_scalar(0, n.in(1).dtype()));
+        combined_by_segments(Combine::largest, n.in(1), all.places, count, detail::make_scalar(0, n.in(1).dtype()));
     const bool is_sum = n.node.def().op == "SparseReduceSumSparse";
     const Tensor values =
         is_sum ? added(all, n.in(1)) : gather(largest, cumsum(ones_like(all.counts), 0, {.exclusive = true}));
@@ -353,7 +353,7 @@ Tensors read_sparse_softmax(const ForeignNode& n) {
   return n.composed([&] {
     const Tensor rows = merged(groups_of(n, {-1}).first).places;
     const Tensor largest =
-        combined_by_segments(n, Combine::largest, n.in(1), rows, count, detail::make_scalar(0, n.in(1).dtype()));
+        combined_by_segments(Combine::largest, n.in(1), rows, count, detail::make_scalar(0, n.in(1).dtype()));
     const Tensor exponential = exp(n.in(1) - stop_gradient(gather(largest, rows)));
     return exponential / gather(added_by_segments(n, exponential, rows, count), rows);
   });

@@ -370,7 +370,7 @@ void expand_pad_grad(NodeWriter& w) {
 
 // ---- Looking up -----------------------------------------------------------------------------------------------------
 
-void expand_segment_sum(NodeWriter& w) {
+void expand_segments(NodeWriter& w) {
   const int axis = axis_of(w, 2), count = w.shape(0).rank(), rank = w.shape(1).rank();
   // The axes of the indices come first, then those before them, then those after them.
   Numbers to_front, back;
@@ -380,7 +380,7 @@ void expand_segment_sum(NodeWriter& w) {
   for (int i = 0; i < w.shape(2).rank(); ++i) back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
   Value updates = w.in(1);
   if (axis > 0) updates = w.transpose(updates, to_front);
-  const Value sums = w.op("UnsortedSegmentSum", {updates, w.in(0), w.size(2, axis)},
+  const Value sums = w.op(w.node().type(), {updates, w.in(0), w.size(2, axis)},
                           {{"Tindices", code_of(w.in(0).dtype)}, {"Tnumsegments", code_of(int64)}});
   w.result = {axis > 0 ? w.transpose(sums, back) : sums};
 }

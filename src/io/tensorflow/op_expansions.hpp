@@ -44,7 +44,7 @@ void expand_slice_grad(NodeWriter& writer);
 void expand_repeat(NodeWriter& writer);
 void expand_tile_grad(NodeWriter& writer);
 void expand_pad_grad(NodeWriter& writer);
-void expand_segment_sum(NodeWriter& writer);
+void expand_segments(NodeWriter& writer);
 void expand_scatter_nd(NodeWriter& writer);
 void expand_take_along(NodeWriter& writer);
 void expand_put_along(NodeWriter& writer);

@@ -397,7 +397,8 @@ std::vector<OpRule> op_table() {
        .tensorflow = "GatherNd",
        .input_rules = {in(0), in(1)},
        .fields = {type_of(0, "Tparams"), type_of(1, "Tindices")}});
-  add(expanded("UnsortedSegmentSum", 3, expand_segment_sum, is_behind_first));
+  for (const char* op : {"UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"})
+    add(expanded(op, 3, expand_segments, is_behind_first));
   add(expanded("ScatterNd", 3, expand_scatter_nd));
   add(expanded("TakeAlongAxis", 2, expand_take_along, is_before_last));
   add(expanded("PutAlongAxis", 3, expand_put_along, is_before_last));

@@ -1,0 +1,280 @@
+#include "tapestry/ops/segment.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/make_tensor.hpp"
+#include "ops/batching.hpp"
+#include "ops/handles.hpp"
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+#include "tapestry/ops/selection.hpp"
+
+TAPESTRY_OP_FAMILY(segment)
+
+namespace tapestry {
+namespace {
+
+// Each op has the inputs (indices, updates, like) of the one that adds, in gather.cpp: element i of the axis of the
+// result combines the updates whose index is i.
+
+enum class Combine : std::uint8_t { largest, smallest, product };
+
+/// The type in which elements are combined.
+template <class T>
+using Combined = std::conditional_t<std::is_same_v<T, float16_t> || std::is_same_v<T, bfloat16_t>, float, T>;
+
+template <Combine f, class T>
+T combined(T a, T b) {
+  if constexpr (f == Combine::product) return static_cast<T>(a * b);
+  if (a != a) return a;  // NaN stays
+  if constexpr (f == Combine::largest) return a > b ? a : b;
+  return a < b ? a : b;
+}
+
+/// The result of combining no elements.
+template <Combine f, class T>
+Combined<T> neutral() {
+  if constexpr (f == Combine::product) return 1;
+  constexpr bool largest = f == Combine::largest;
+  if constexpr (std::is_same_v<T, float16_t>) return largest ? -65504.0F : 65504.0F;
+  if constexpr (std::is_same_v<T, bfloat16_t>) return largest ? -0x1.fep127F : 0x1.fep127F;
+  using Limits = std::numeric_limits<Combined<T>>;
+  return largest ? Limits::lowest() : Limits::max();
+}
+
+template <Combine f, class T>
+void combine_elements(const Call& call) {
+  const Tensor &indices = call.input(0), &updates = call.input(1), &result = call.output();
+  const int axis = normalize_axis(call.attr<std::int64_t>("axis"), result.rank());
+  const std::int64_t outer = size_between(result.shape(), 0, axis), count = result.shape().sizes()[axis];
+  const std::int64_t inner = size_between(result.shape(), axis + 1, result.rank());
+  const std::vector<std::int64_t> places = indices.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (places[i] < 0 || places[i] >= count)
+      throw InvalidArgumentError(detail::join("segment_ids[", i, "] = ", places[i], " is not in [0, ", count, ")"));
+  const auto* from = static_cast<const T*>(updates.impl().data);
+  std::vector<Combined<T>> rows(static_cast<std::size_t>(count * inner));
+  T* to = call.output_data<T>();
+  for (std::int64_t i = 0; i < outer; ++i) {
+    std::fill(rows.begin(), rows.end(), neutral<f, T>());
+    for (const std::int64_t place : places) {
+      Combined<T>* const row = rows.data() + place * inner;
+      for (std::int64_t k = 0; k < inner; ++k) row[k] = combined<f>(row[k], static_cast<Combined<T>>(from[k]));
+      from += inner;
+    }
+    for (const Combined<T> each : rows) *to++ = static_cast<T>(each);
+  }
+}
+
+template <Combine f>
+void run_combine(const Call& call) {
+  detail::visit_dtype(call.output().dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>) combine_elements<f, T>(call);
+  });
+}
+
+std::int64_t along(const Call& call) { return call.attr<std::int64_t>("axis"); }
+Tensor picked(const Call& call, const Tensor& of_segments) { return gather(of_segments, call.input(0), along(call)); }
+Tensor added(const Call& call, const Tensor& updates) {
+  return apply(ops::unsorted_segment_sum, {call.input(0), updates, call.output()}, call.attrs());
+}
+template <Combine f>
+Tensor combined_like(const Call& call, const Tensor& updates) {
+  return apply(call.op(), {call.input(0), updates, call.output()}, call.attrs());
+}
+
+/// Equal extrema share the gradient.
+Tensors extremum_gradient(const Call& call, const Tensor& g) {
+  const Tensor chosen = equal(call.input(1), picked(call, call.output())).cast(g.dtype());
+  return {Tensor(), chosen * picked(call, divide_no_nan(g, added(call, chosen))), Tensor()};
+}
+
+/// The derivative by an element is the product of the others: where it is 0, the product of those that are not, which
+/// is 0 if another one is 0.
+Tensors product_gradient(const Call& call, const Tensor& g) {
+  const Tensor &x = call.input(1), is_zero = equal(x, 0.0);
+  const Tensor others = where(is_zero, 1.0, x), zeros = added(call, is_zero.cast(g.dtype()));
+  const Tensor of_one = where(greater(zeros, 1.0), 0.0, g);
+  const Tensor product = combined_like<Combine::product>(call, others);
+  return {Tensor(),
+          where(is_zero, picked(call, of_one * product),
+                where(greater(picked(call, zeros), 0.0), 0.0, picked(call, of_one * product) / others)),
+          Tensor()};
+}
+
+template <Combine f>
+Op combine_op(const char* name, Gradient gradient) {
+  return {
+      .name = name,
+      .attrs = {{"axis", AttrKind::number}},
+      .infer = [](const Call& call) -> Specs {
+        Specs specs = ops::unsorted_segment_sum.infer(call);
+        return specs;
+      },
+      .cpu = run_combine<f>,
+      .gradient = std::move(gradient),
+      .needs = f == Combine::product ? Needs{3, 0} : Needs{3, 1},
+      .precision = Precision::full,
+      .shape_inputs = 4,
+      .batch = [](const BatchedCall& call) -> Tensors {
+        return call.has_batch(0) ? Tensors() : ops::unsorted_segment_sum.batch(call);
+      },
+  };
+}
+
+TAPESTRY_OP(segment_max_op)(combine_op<Combine::largest>("UnsortedSegmentMax", extremum_gradient));
+TAPESTRY_OP(segment_min_op)(combine_op<Combine::smallest>("UnsortedSegmentMin", extremum_gradient));
+TAPESTRY_OP(segment_prod_op)(combine_op<Combine::product>("UnsortedSegmentProd", product_gradient));
+
+// ---- The functions ----------------------------------------------------------------------------------------------------
+
+/// Ones or elements in place of axes of a vector or tensor of segments, for a value with more axes.
+Tensor beside(Tensor of_segments, const Tensor& x) {
+  for (int axis = rank_of(of_segments); axis < rank_of(x); ++axis) of_segments = expand_dims(of_segments, -1);
+  return of_segments;
+}
+
+bool may_be_negative(const Tensor& segments) {
+  return segments.is_symbolic() || reduce_any(segments < 0).to(cpu()).item<bool>();
+}
+
+/// Parts of data and their segments, none of them negative.
+struct Parts {
+  Tensor data, segments, like;
+};
+
+/// Zeros with one row for each segment, of which only the shape is used.
+Tensor rows_like(const Tensor& data, const Tensor& segments, const Shape::Size& count) {
+  Shape shape{count};
+  for (int axis = rank_of(segments); axis < rank_of(data); ++axis) shape.push_back(data.shape()[axis]);
+  return zeros(shape, {.dtype = data.dtype(), .device = data.device()});
+}
+
+/// `nothing` replaces the parts that are left out.
+Parts parts_of(const Tensor& data, const Tensor& segments, const Shape::Size& count, const Tensor& nothing) {
+  require_type(segments, index_types, "segment_ids");
+  if (rank_of(segments) > rank_of(data) ||
+      !agree(Shape(data.shape().sizes().first(static_cast<std::size_t>(rank_of(segments)))), segments.shape()))
+    throw InvalidArgumentError(
+        detail::join("data.shape = ", data.shape(), " does not start with segment_ids.shape = ", segments.shape()));
+  const Tensor like = rows_like(data, segments, count);
+  if (!may_be_negative(segments)) return {data, segments, like};
+  return {where(beside(segments < 0, data), nothing, data), maximum(segments, 0), like};
+}
+
+Tensor nothing_for(const Op& op, DType dtype) {
+  const Combine f = &op == &segment_max_op   ? Combine::largest
+                    : &op == &segment_min_op ? Combine::smallest
+                                             : Combine::product;
+  Tensor value = detail::make_tensor(dtype, Shape(), cpu());
+  detail::visit_dtype(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      *detail::mutable_data<T>(value) = static_cast<T>(f == Combine::largest    ? neutral<Combine::largest, T>()
+                                                       : f == Combine::smallest ? neutral<Combine::smallest, T>()
+                                                                                : neutral<Combine::product, T>());
+  });
+  return value;
+}
+
+Tensor reduced_by(const Op& op, const In& data, const In& segments, const Shape::Size& count, std::string_view name) {
+  return blaming(op.name, data.where(), [&] {
+    const bool adds = &op == &ops::unsorted_segment_sum;
+    require_type(data, number_types);
+    const Tensor nothing = adds ? tensor(0).cast(data->dtype()) : nothing_for(op, data->dtype());
+    const Parts parts = parts_of(data, segments, count, nothing.to(data->device()));
+    return apply(op, {parts.segments, parts.data, parts.like}, {{"axis", std::int64_t{0}}}, name);
+  });
+}
+
+/// The number of parts of each segment, at least 1, in the type and rank of a sum.
+Tensor divisor(const Tensor& data, const Tensor& segments, const Shape::Size& count) {
+  const Tensor one_each = ones_like(segments).cast(data.dtype());
+  return maximum(reduced_by(ops::unsorted_segment_sum, one_each, segments, count, {}), 1.0);
+}
+
+Tensor mean_of(const In& data, const In& segments, const Shape::Size& count, bool root, std::string_view name) {
+  return blaming(root ? "unsorted_segment_sqrt_n" : "unsorted_segment_mean", data.where(), [&] {
+    const Tensor x = as_floats(data), sum = reduced_by(ops::unsorted_segment_sum, x, segments, count, {});
+    const Tensor numbers = beside(divisor(x, segments, count), sum);
+    return divide(sum, root ? sqrt(numbers) : numbers, name);
+  });
+}
+
+/// The size of a vector with an element for each of the ascending segments.
+Dimension count_of(const In& segments, const Tensor& data) {
+  require_type(segments, index_types, "segment_ids");
+  if (rank_of(segments) != 1 || rank_of(data) < 1)
+    throw InvalidArgumentError(detail::join("data must be [rows, ...] and segment_ids [rows], but their shapes are ",
+                                            data.shape(), " and ", segments->shape()));
+  if (!segments->is_symbolic()) {
+    const std::vector<std::int64_t> list = segments->to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i] < (i == 0 ? 0 : list[i - 1]))
+        throw InvalidArgumentError(i == 0 ? detail::join("segment_ids[0] = ", list[0], " is negative")
+                                          : detail::join("segment ids are not increasing: segment_ids[", i,
+                                                         "] = ", list[i], " follows ", list[i - 1]));
+  }
+  return reshape(sequence_mask(
+                     reduce_max(concat(
+                         {segments->cast(int64), full({1}, -1, {.dtype = int64, .device = segments->device()})}, 0)) +
+                     1),
+                 {-1})
+      .shape()[0];
+}
+
+/// 0 where a segment has no rows.
+Tensor zero_if_empty(const Op& op, const In& data, const In& segments, std::string_view name) {
+  return blaming(op.name, data.where(), [&] {
+    const Dimension count = count_of(segments, data);
+    const Tensor found = reduced_by(op, data, segments, count, {});
+    const Tensor numbers = reduced_by(ops::unsorted_segment_sum, ones_like(segments), segments, count, {});
+    return where(beside(greater(numbers, 0), found), found, 0, name);
+  });
+}
+
+}  // namespace
+
+Tensor unsorted_segment_sum(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return reduced_by(ops::unsorted_segment_sum, data, segment_ids, num_segments, name);
+}
+Tensor unsorted_segment_mean(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return mean_of(data, segment_ids, num_segments, false, name);
+}
+Tensor unsorted_segment_sqrt_n(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return mean_of(data, segment_ids, num_segments, true, name);
+}
+Tensor unsorted_segment_max(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return reduced_by(segment_max_op, data, segment_ids, num_segments, name);
+}
+Tensor unsorted_segment_min(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return reduced_by(segment_min_op, data, segment_ids, num_segments, name);
+}
+Tensor unsorted_segment_prod(In data, In segment_ids, const Shape::Size& num_segments, std::string_view name) {
+  return reduced_by(segment_prod_op, data, segment_ids, num_segments, name);
+}
+
+Tensor segment_sum(In data, In segment_ids, std::string_view name) {
+  return blaming("segment_sum", data.where(), [&] {
+    return reduced_by(ops::unsorted_segment_sum, data, segment_ids, count_of(segment_ids, data), name);
+  });
+}
+Tensor segment_mean(In data, In segment_ids, std::string_view name) {
+  return blaming("segment_mean", data.where(),
+                 [&] { return mean_of(data, segment_ids, count_of(segment_ids, data), false, name); });
+}
+Tensor segment_max(In data, In segment_ids, std::string_view name) {
+  return zero_if_empty(segment_max_op, data, segment_ids, name);
+}
+Tensor segment_min(In data, In segment_ids, std::string_view name) {
+  return zero_if_empty(segment_min_op, data, segment_ids, name);
+}
+Tensor segment_prod(In data, In segment_ids, std::string_view name) {
+  return blaming("segment_prod", data.where(),
+                 [&] { return reduced_by(segment_prod_op, data, segment_ids, count_of(segment_ids, data), name); });
+}
+
+}  // namespace tapestry
