@@ -272,6 +272,13 @@ def scattered():
         yield Case(op, points(106, 5, 2), [0, 0, 1, 3, 3])
     for op in ("SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"):
         yield Case(op, points(106, 5, 2), Fed([0, 0, 1, 3, 3], np.int32), np.int32(5), smooth=op.endswith("SumV2"))
+    logits, places = points(117, 4, 3, 3), np.int64([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0]])
+    labels = Fed([0, 1, 1, 1, 0], np.int32)
+    yield Case("CTCLoss", logits, Fed(places, np.int64), labels, Fed([4, 3, 2], np.int32))
+    yield Case("CTCLoss", logits, places, labels, Fed([4, 3, 0], np.int32), ignore_longer_outputs_than_inputs=True)
+    for merge in (False, True):
+        yield Case("CTCGreedyDecoder", points(118, 6, 3, 3), Fed([6, 4, 1], np.int32), merge_repeated=merge, smooth=False)
+    yield Case("CTCGreedyDecoder", points(118, 6, 3, 3), Fed([6, 4, 1], np.int32), blank_index=0, smooth=False)
     for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"):
         rows, of = Fed([3, 0, 0, 1], np.int32), points(107, 4, 2)
         yield Case(op, of, rows, np.int32([0, 0, 1, 3]))

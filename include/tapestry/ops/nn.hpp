@@ -36,6 +36,40 @@ TAPESTRY_API Tensor sparse_softmax_cross_entropy(In labels, In logits, std::stri
 /// of any size. Labels and logits have the same shape.
 TAPESTRY_API Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name = {});
 
+/// The options of `ctc_loss`.
+struct CTCLossOptions {
+  std::int64_t blank = 0;      ///< the class that stands for no label; -1, the last one, is TensorFlow's op's
+  bool zero_infinity = false;  ///< whether a sequence that is too short for its labels has the loss 0
+};
+/// The loss of connectionist temporal classification: -log of the probability of the labels, which is the sum over all
+/// ways of writing them along the time, with blanks and repetitions between. Logits [time, batch, classes] and labels
+/// [batch, longest] give [batch]; the lengths are [batch], all integers int32 or int64. Labels behind the length, which
+/// may be any numbers, and logits behind the length have no part in it. A sequence that is too short for its labels
+/// has probability 0: its loss is infinite, and its gradient 0. Throws InvalidArgumentError for lengths and labels out
+/// of range, and for a label that is the blank. (A. Graves et al., "Connectionist temporal classification", 2006.)
+TAPESTRY_API Tensor ctc_loss(In labels, In logits, In label_length, In logit_length, const CTCLossOptions& options = {},
+                             std::string_view name = {});
+/// The same with default options and a name.
+inline Tensor ctc_loss(In labels, In logits, In label_length, In logit_length, const NodeName auto& name) {
+  return ctc_loss(labels, logits, label_length, logit_length, {}, name);
+}
+
+/// The options of `ctc_greedy_decoder`.
+struct CTCDecoderOptions {
+  std::int64_t blank = 0;      ///< the class that stands for no label; negative ones count from the last
+  bool merge_repeated = true;  ///< whether a class that follows itself counts once
+};
+/// The result of `ctc_greedy_decoder`.
+struct CTCDecoded {
+  Tensor labels;          ///< [batch, longest], -1 behind the length; int64
+  Tensor lengths;         ///< [batch]; int64
+  Tensor neg_sum_logits;  ///< minus the sum of the largest logits of each sequence: [batch]
+};
+/// The labels that the largest logits [time, batch, classes] tell, without blanks and repetitions. The lengths are
+/// [batch], int32 or int64.
+TAPESTRY_API CTCDecoded ctc_greedy_decoder(In logits, In logit_length, const CTCDecoderOptions& options = {},
+                                           std::string_view name = {});
+
 // ---- Convolution and pooling
 
 /// The size, stride or dilation of a window over an image: one number for both directions, or {vertical, horizontal}.

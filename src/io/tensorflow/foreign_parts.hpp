@@ -20,6 +20,8 @@ ForeignOps foreign_candidates();
 ForeignOps foreign_cells();
 ForeignOps foreign_colours();
 ForeignOps foreign_control();
+/// Labels of sequences, and their losses.
+ForeignOps foreign_ctc();
 ForeignOps foreign_fused();
 ForeignOps foreign_gradients();
 ForeignOps foreign_images();

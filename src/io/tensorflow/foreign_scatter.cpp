@@ -33,7 +33,7 @@ Tensor added_by_segments(const ForeignNode& n, const Tensor& x, const Tensor& se
 }
 
 Tensor combined_by_segments(Combine f, const Tensor& x, const Tensor& segments, std::int64_t count,
-                            const Tensor& nothing = {}) {
+                            const Tensor& nothing) {
   const Tensor found = f == Combine::largest    ? unsorted_segment_max(x, segments, count)
                        : f == Combine::smallest ? unsorted_segment_min(x, segments, count)
                                                 : unsorted_segment_prod(x, segments, count);

@@ -331,38 +331,11 @@ Tensors read_combined_suppression(const ForeignNode& n) {
                             shaped(found_classes, {images, size}), vector_of(counts, int32)});
 }
 
-/// The likeliest class at each time, without blanks and, if the node merges them, repetitions: as a sparse tensor with
-/// a row for each sequence, and minus the sum of the largest logits.
-Tensors read_greedy_decoder(const ForeignNode& n) {
-  require_rank(n, 0, 3);
-  const std::int64_t time = n.in(0).shape().sizes()[0], batch = n.in(0).shape().sizes()[1];
-  const std::int64_t classes = n.in(0).shape().sizes()[2];
-  const auto blank = n.node.attr_or<std::int64_t>("blank_index", -1);
-  if (time < 1 || batch < 1 || classes < 1) n.node.refuse(detail::join("its input has the shape ", n.in(0).shape()));
-  return n.composed([&]() -> Tensors {
-    const Tensor logits = transpose(n.in(0), {1, 0, 2}), best = argmax(logits, 2);
-    const Tensor is_inside = sequence_mask(n.in(1), time);
-    Tensor is_said = is_inside & not_equal(best, blank < 0 ? classes + blank : blank);
-    if (n.node.attr_or<bool>("merge_repeated", false))
-      is_said = is_said & not_equal(best, pad(slice(best, {0, 0}, {batch, time - 1}), {{0, 0}, {1, 0}}, {.value = -1}));
-    const Tensor counts = cumsum(is_said.cast(int64), 1), places = nonzero(is_said);
-    const Tensor row = slice(places, {0, 0}, {-1, 1}), column = expand_dims(gather_nd(counts, places) - 1, 1);
-    const Tensor longest = reduce_max(counts);
-    return {concat({row, column}, 1), gather_nd(best, places), stack({ones_like(longest) * batch, longest}),
-            negative(reduce_sum(where(is_inside, reduce_max(logits, 2), 0.0F), 1, {.keep_dims = true}))};
-  });
-}
-
 }  // namespace
 
 ForeignOps foreign_selection() {
   const OutputType index = typed(int32);
   ForeignOps ops{
-      {.name = "CTCGreedyDecoder",
-       .inputs = 2,
-       .lacks_sizes = lacks_any_size,
-       .outputs = {typed(int64), typed(int64), typed(int64), like(0)},
-       .read = read_greedy_decoder},
       {.name = "ComputeAccidentalHits",
        .inputs = 2,
        .lacks_sizes = lacks_rank,

@@ -174,6 +174,7 @@ std::vector<OpRule> op_table() {
   }
   add(expanded("LayerNorm", 3));
   add(expanded("LayerNormGrad", 5));
+  add(expanded("CTCLossDense", 4));
   OpRule bias = plain("BiasAdd", 2);
   bias.fields.push_back(fixed("data_format", nhwc));
   add(bias);
