@@ -8,6 +8,7 @@
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/numeric.hpp"
 #include "tapestry/ops/reduce.hpp"
 #include "tapestry/ops/segment.hpp"
 #include "tapestry/ops/selection.hpp"

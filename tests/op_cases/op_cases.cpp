@@ -36,7 +36,7 @@ Tensor booleans(const Shape& shape, unsigned seed) {
 
 OpCases op_cases() {
   OpCases all_cases;
-  for (auto family : {math_cases, reduce_cases, array_cases, linalg_cases, nn_cases, random_cases,
+  for (auto family : {math_cases, reduce_cases, array_cases, linalg_cases, nn_cases, numeric_cases, random_cases,
                       segment_cases, selection_cases}) {
     OpCases rows = family();
     std::move(rows.begin(), rows.end(), std::back_inserter(all_cases));

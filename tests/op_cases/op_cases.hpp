@@ -38,6 +38,7 @@ OpCases reduce_cases();
 OpCases array_cases();
 OpCases linalg_cases();
 OpCases nn_cases();
+OpCases numeric_cases();
 OpCases random_cases();
 OpCases segment_cases();
 OpCases selection_cases();

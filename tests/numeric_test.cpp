@@ -1,0 +1,76 @@
+// Functions that are composed of others: infinities, ends, sizes that a trace does not know, what is refused. Their
+// values and derivatives are rows of the op table.
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test::numeric_test {
+
+TEST_CASE("infinities and NaN") {
+  const Tensor a = tensor<double>({infinity, -infinity, -infinity, 1000}),
+               b = tensor<double>({infinity, -infinity, 2, 0});
+  check_same(logaddexp(a, b), tensor<double>({infinity, -infinity, 2, 1000}));
+  check_same(nan_to_num(tensor<float>({NAN, HUGE_VALF, -HUGE_VALF})),
+             tensor<float>({0, std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()}));
+  CHECK(isclose(tensor(NAN), tensor(NAN), {.equal_nan = true}).item<bool>());
+  CHECK_FALSE(allclose(tensor({1.0, 2.0}), tensor({1.0, 2.1})).item<bool>());
+  CHECK(grad([](const Tensor& x) { return reduce_sum(nan_to_num(x) * 3.0); })(tensor<double>({infinity, 1}))
+            .to_vector<double>() == std::vector<double>{0, 3});
+  check_same(cumulative_logsumexp(tensor<double>({-800, -1000, 700})), tensor<double>({-800, -800, 700}), 1e-12);
+}
+
+TEST_CASE("ends, empty ranges and whole numbers") {
+  const Tensor x = tensor({3, 1, 2, 10});
+  check_same(quantile(x, 0), tensor(1.0F));
+  check_same(quantile(x, 1), tensor(10.0F));
+  check_same(median(x, 0, {.keep_dims = true}), tensor({2.5F}));
+  check_same(cummax(x), tensor({3, 3, 3, 10}));
+  check_same(diff(x, 0), x);
+  check_same(diff(tensor({{1, 4}, {9, 5}}), 1, 0), tensor({{8, 1}}));
+  check_same(bincount(tensor<std::int64_t>({5, 5}), 0), zeros({0}, int32));
+  check_same(searchsorted(tensor({1, 3}), tensor({{0, 3}}), Side::right), tensor({{0, 2}}));
+  check_same(rot90(x(newaxis), 4), x(newaxis));
+  CHECK(meshgrid({tensor({1, 2}), tensor({3}), tensor({4, 5, 6})})[2].shape() == Shape{1, 2, 3});
+}
+
+TEST_CASE("sizes that a trace does not know") {
+  const auto f = [](const Tensor& x, const Tensor& y) {
+    return std::vector<Tensor>{quantile(x, 0.25, 0),
+                               searchsorted(sort(x), y),
+                               interp(y, sort(x), x),
+                               cov(x),
+                               bincount(y.cast(int32), x.shape()[0]),
+                               kron(x(newaxis), y(all, newaxis)),
+                               meshgrid({x, y})[1],
+                               trapezoid(y)};
+  };
+  const auto traced = trace(f, {spec(float64, {-1}), spec(float64, {-1})});
+  for (const std::int64_t size : {3, 5}) {
+    const Tensor x = random::normal({size}, {.dtype = float64}), y = random::normal({4}, {.dtype = float64}) * 3.0;
+    const std::vector<Tensor> expected = f(x, y), found = traced(x, y);
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+  }
+}
+
+TEST_CASE("what is refused") {
+  const Tensor x = ones({2, 3});
+  const auto message = [](const auto& f) { return message_of<InvalidArgumentError>(f); };
+  CHECK(message([&] { quantile(x, 1.5, 0); }) == "q must be in [0, 1], but is 1.500000");
+  CHECK(message([&] { diff(x, -1); }) == "n must not be negative, but is -1");
+  CHECK(message([&] { histogram_fixed_width(x, 1, 0); }) ==
+        "low must be below high and bins at least 1, but they are 1.000000, 0.000000 and 100");
+  CHECK(message([&] { searchsorted(x, x); }) == "sorted must be a vector, but its shape is [2,3]");
+  CHECK(message([&] { interp(x, ones({3}), ones({2})); }) ==
+        "xp and fp must be vectors of one length, but their shapes are [3] and [2]");
+  CHECK(message([&] { meshgrid({ones({2}), x}); }) == "all arguments must be vectors, but one has the shape [2,3]");
+  CHECK(message([&] { kron(x, ones({2})); }) == "a and b must be matrices, but their shapes are [2,3] and [2]");
+  CHECK(message([&] {
+          cov(ones({2, 2, 2}));
+        }) == "x must be [observations] or [variables, observations], but its shape is [2,2,2]");
+  CHECK(message([] { trace([](const Tensor& y) { return cummax(y); }, {spec(float32, {-1})}); }) ==
+        "The size of axis 0 must be known, but the shape of x is [?]");
+}
+
+}  // namespace tapestry::test::numeric_test
