@@ -5,6 +5,7 @@
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/check.hpp"
 #include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/image.hpp"
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"

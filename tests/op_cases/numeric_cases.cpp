@@ -1,4 +1,4 @@
-// Functions that are composed of others.
+// Functions that are composed of others, and resized images.
 
 #include <algorithm>
 #include <cmath>
@@ -293,11 +293,42 @@ OpCases place_rows() {
   return rows;
 }
 
+/// Rows of weights by rows of elements.
+Elements weighted(const std::vector<Elements>& weights, const Elements& x, std::size_t inner) {
+  Elements y;
+  for (const Elements& row : weights)
+    for (std::size_t k = 0; k < inner; ++k) {
+      double sum = 0;
+      for (std::size_t i = 0; i < row.size(); ++i) sum += row[i] * x[i * inner + k];
+      y.push_back(sum);
+    }
+  return y;
+}
+
+OpCases resize_rows() {
+  OpCases rows;
+  // Images of two columns and two channels, in which the height changes; the factors are sums of powers of two.
+  const auto add = [&](const char* name, std::int64_t from, std::int64_t to, const ResizeOptions& options,
+                       const std::vector<Elements>& weights) {
+    rows.push_back({.name = name,
+                    .inputs = {numbers({1, from, 2, 2}, -2, 2, 451)},
+                    .f =
+                        [to, options](const Inputs& x) {
+                          return resize(x[0], {to, 2}, options);
+                        },
+                    .reference = [weights](const Arguments& x) { return weighted(weights, x[0], 4); }});
+  };
+  add("resize, bilinear", 2, 4, {}, {{1, 0}, {.75, .25}, {.25, .75}, {0, 1}});
+  add("resize, nearest", 2, 4, {.method = ResizeMethod::nearest}, {{1, 0}, {1, 0}, {0, 1}, {0, 1}});
+
+  return rows;
+}
+
 }  // namespace
 
 OpCases numeric_cases() {
   OpCases rows;
-  for (auto family : {elementwise_rows, axis_rows, counting_rows, place_rows})
+  for (auto family : {elementwise_rows, axis_rows, counting_rows, place_rows, resize_rows})
     for (OpCase& each : family()) rows.push_back(std::move(each));
   return rows;
 }

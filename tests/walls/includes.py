@@ -102,14 +102,14 @@ INTERNALS = {
                 'src/ops/lengths.hpp', 'src/ops/support.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
     # entries say; an op that a format lacks is written as what it is composed of. A model that a tape watches is called
-    # op by op.
+    # op by op. Images are resized by the same taps.
     'src/io/': ('src/graph/call_graph.hpp', 'src/graph/flow/flow_ops.hpp', 'src/graph/flow/function_tracer.hpp',
                 'src/graph/flow/registered_gradient.hpp', 'src/graph/graph_state.hpp',
                 'src/graph/known_values.hpp', 'src/graph/specialize.hpp',
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/dispatch/composition.hpp',
-                'src/ops/handles.hpp', 'src/nn/ctc_loss.hpp',
+                'src/ops/handles.hpp', 'src/ops/resize.hpp', 'src/nn/ctc_loss.hpp',
                 'src/nn/lstm_sequence.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
     # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes,
     # and a monitored one adds operations that ask for the state of Variables. Ranks compare the steps of their optimizers.

@@ -6,7 +6,6 @@
 #include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/foreign_windows.hpp"
 #include "io/tensorflow/op_rules.hpp"
-#include "io/tensorflow/resize.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -195,7 +194,9 @@ Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to) {
   if (align && half) n.node.refuse("its attributes make no sense");
   if (std::min(from, to) < 1 || std::max(from, to) > most_places)
     n.node.refuse(detail::join("it makes the size ", to, " of ", from));
-  const Centers centers = align ? Centers::corners : half ? Centers::half_pixel : Centers::legacy;
+  const PixelCenters centers = align  ? PixelCenters::align_corners
+                               : half ? PixelCenters::half_pixel
+                                      : PixelCenters::legacy;
   return op.starts_with("ResizeNearest")                ? nearest_taps(from, to, centers)
          : op.starts_with("ResizeBilinear") || is_fused ? linear_taps(from, to, centers)
                                                         : cubic_taps(from, to, centers);

@@ -6,7 +6,7 @@
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/op_reader.hpp"
-#include "io/tensorflow/resize.hpp"
+#include "ops/resize.hpp"
 #include "tapestry/ops.hpp"
 
 /// What the tables of foreign ops share, in the plugin that reads graphs. Each table is a file of its own.

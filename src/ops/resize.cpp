@@ -1,4 +1,4 @@
-#include "io/tensorflow/resize.hpp"
+#include "ops/resize.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,23 +6,26 @@
 #include <limits>
 
 #include "core/make_tensor.hpp"
-#include "tapestry/ops.hpp"
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
 
 // Positions and factors are computed in single precision, as in TensorFlow, so that the same pixels are taken.
 
-namespace tapestry::io {
+namespace tapestry {
 namespace {
 
-float scale_of(std::int64_t from, std::int64_t to, Centers centers) {
-  const bool corners = centers == Centers::corners && to > 1;
+float scale_of(std::int64_t from, std::int64_t to, PixelCenters centers) {
+  const bool corners = centers == PixelCenters::align_corners && to > 1;
   return corners ? static_cast<float>(from - 1) / static_cast<float>(to - 1)
                  : static_cast<float>(from) / static_cast<float>(to);
 }
 
 /// The position of new element i in the old axis.
-float place_of(std::int64_t i, float scale, Centers centers) {
+float place_of(std::int64_t i, float scale, PixelCenters centers) {
   const auto number = static_cast<float>(i);
-  return centers == Centers::half_pixel ? (number + 0.5F) * scale - 0.5F : number * scale;
+  return centers == PixelCenters::half_pixel ? (number + 0.5F) * scale - 0.5F : number * scale;
 }
 
 std::int32_t bounded(std::int64_t place, std::int64_t size) {
@@ -52,22 +55,35 @@ std::array<float, 4> cubic_factors(float distance, double a) {
   return {far(step), near(step), near(steps - step), far(steps - step)};
 }
 
+Taps taps_of(const ResizeOptions& options, std::int64_t from, std::int64_t to) {
+  switch (options.method) {
+    case ResizeMethod::nearest:
+      return nearest_taps(from, to, options.centers);
+    case ResizeMethod::bilinear:
+      return linear_taps(from, to, options.centers);
+    case ResizeMethod::bicubic:
+      return cubic_taps(from, to, options.centers);
+    default:
+      return area_taps(from, to, options.centers);
+  }
+}
+
 }  // namespace
 
-Taps nearest_taps(std::int64_t from, std::int64_t to, Centers centers) {
+Taps nearest_taps(std::int64_t from, std::int64_t to, PixelCenters centers) {
   const float scale = scale_of(from, to, centers);
   Tap tap;
   for (std::int64_t i = 0; i < to; ++i) {
     const auto number = static_cast<float>(i);
-    const float place = centers == Centers::half_pixel ? std::floor((number + 0.5F) * scale)
-                        : centers == Centers::corners  ? std::round(number * scale)
-                                                       : std::floor(number * scale);
+    const float place = centers == PixelCenters::half_pixel      ? std::floor((number + 0.5F) * scale)
+                        : centers == PixelCenters::align_corners ? std::round(number * scale)
+                                                                 : std::floor(number * scale);
     tap.places.push_back(bounded(static_cast<std::int64_t>(place), from));
   }
   return {tap};
 }
 
-Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers) {
+Taps linear_taps(std::int64_t from, std::int64_t to, PixelCenters centers) {
   const float scale = scale_of(from, to, centers);
   Tap low, high;
   for (std::int64_t i = 0; i < to; ++i) {
@@ -80,10 +96,10 @@ Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers) {
   return {low, high};
 }
 
-Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers) {
+Taps cubic_taps(std::int64_t from, std::int64_t to, PixelCenters centers) {
   const float scale = scale_of(from, to, centers);
   // Outside of the image there is nothing with half pixels, and else the element at the border.
-  const bool ends = centers == Centers::half_pixel;
+  const bool ends = centers == PixelCenters::half_pixel;
   Taps taps(4);
   for (std::int64_t i = 0; i < to; ++i) {
     const float place = place_of(i, scale, centers), below = std::floor(place);
@@ -101,19 +117,57 @@ Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers) {
   return taps;
 }
 
+Taps area_taps(std::int64_t from, std::int64_t to, PixelCenters centers) {
+  const float scale = scale_of(from, to, centers);
+  Taps taps;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const float begin = static_cast<float>(i) * scale, end = static_cast<float>(i + 1) * scale;
+    std::size_t k = 0;
+    for (auto place = static_cast<std::int64_t>(begin); static_cast<float>(place) < end; ++place, ++k) {
+      const auto left = static_cast<float>(place);
+      if (k == taps.size()) taps.push_back({std::vector<std::int32_t>(to), std::vector<float>(to)});
+      taps[k].places[i] = bounded(place, from);
+      taps[k].factors[i] = (std::min(left + 1, end) - std::max(left, begin)) / scale;
+    }
+  }
+  return taps;
+}
+
 Tensor resized(const Tensor& x, int axis, const Taps& taps) {
   Tensor sum;
   for (const Tap& tap : taps) {
     const auto size = static_cast<std::int64_t>(tap.places.size());
-    Tensor part = gather(x, numbers_of(tap.places, int32, {size}), axis);
+    Tensor part = gather(x, numbers_of(tap.places, int32, {size}).to(x.device()), axis);
     if (!tap.factors.empty()) {
       Shape shape{size};
       for (int i = axis + 1; i < x.shape().rank(); ++i) shape.push_back(1);
-      part = part * numbers_of(tap.factors, float32, shape);
+      part = part * numbers_of(tap.factors, float32, shape).to(x.device());
     }
     sum = bool(sum) ? sum + part : part;
   }
   return sum;
 }
 
-}  // namespace tapestry::io
+Tensor resize(In images, Size2d size, const ResizeOptions& options, std::string_view name) {
+  return blaming("resize", images.where(), [&] {
+    if (rank_of(images) != 4)
+      throw InvalidArgumentError(
+          detail::join("images must be [batch, height, width, channels], but their shape is ", images->shape()));
+    const bool nearest = options.method == ResizeMethod::nearest;
+    Tensor x = nearest ? images.tensor() : widened(images);
+    // The width comes first, as in TensorFlow.
+    for (const int axis : {2, 1}) {
+      const std::int64_t from = x.shape().sizes()[axis], to = axis == 1 ? size.height : size.width;
+      if (from < 0)
+        throw InvalidArgumentError(
+            detail::join("height and width must be known, but the shape of the images is ", images->shape()));
+      if (std::min(from, to) < 1 || std::max(from, to) > std::numeric_limits<std::int32_t>::max())
+        throw InvalidArgumentError(detail::join("images of ", images->shape(), " cannot be made images of height ",
+                                                size.height, " and width ", size.width));
+      if (from != to) x = resized(x, axis, taps_of(options, from, to));
+    }
+    return nearest ? named(x, name) : narrowed(x, images, name);
+  });
+}
+
+}  // namespace tapestry
