@@ -55,6 +55,32 @@ struct TimeFirst : nn::Module {
   }
 };
 
+/// Cells on the steps of a sequence [batch, 3, 4].
+struct Stepped : nn::Module {
+  nn::RNNCell rnn{4, 4};
+  nn::GRUCell gru{4, 4};
+  nn::LSTMCell lstm{4, 4};
+  TAPESTRY_FIELDS(rnn, gru, lstm)
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor h;
+    nn::LSTMState state;
+    for (int t = 0; t < 3; ++t) {
+      h = gru(rnn(x(all, t), h));
+      state = lstm(h, state);
+    }
+    return concat({h, state.h, state.c}, -1);
+  }
+};
+
+/// A bilinear layer of both halves of x.
+struct Halves : nn::Module {
+  nn::Bilinear layer{2, 3, 4};
+  TAPESTRY_FIELDS(layer)
+
+  Tensor operator()(const Tensor& x) const { return layer(x(ellipsis, range(0, 2)), x(ellipsis, range(2, 5))); }
+};
+
 /// Attention of a sequence on its first two places.
 struct Cross : nn::Module {
   nn::MultiHeadAttention attention{6, 2, {.bias = false}};
@@ -117,6 +143,14 @@ std::vector<Case> cases() {
       {"transposed convolution",
        Sequential(ConvTranspose2D(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2})),
        {4, 3, 4}},
+      {"transposed convolution of sequences",
+       Sequential(ConvTranspose1D(4, 3, 4, {.stride = 2, .padding = 1})),
+       {3, 4}},
+      {"pools of sequences", Sequential(MaxPool1D(3, {.stride = 1, .padding = 1}), AvgPool1D(2)), {5, 2}},
+      {"upsampling", Sequential(Upsample({2, 3}), Upsample(2, {.method = ResizeMethod::bilinear})), {2, 3, 2}},
+      {"slopes", Sequential(PReLU(3), PReLU()), {2, 3}},
+      {"bilinear", Sequential(Halves()), {5}},
+      {"cells", Sequential(Stepped()), {3, 4}},
       {"mean of an image", Sequential(Conv2D(2, 3, 2), GlobalAvgPool2D()), {4, 4, 2}},
       {"a small convolutional network",
        Sequential(Conv2D(1, 4, 3, {.padding = 1}), BatchNorm(4), ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(),

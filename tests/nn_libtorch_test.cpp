@@ -159,12 +159,67 @@ TEST_CASE("activations") {
   compare(tp::nn::ELU(), torch::nn::ELU(), x);
   compare(tp::nn::GELU(), torch::nn::GELU(), x);
   compare(tp::nn::GELU(true), torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh")), x);
+  compare(tp::nn::PReLU(), torch::nn::PReLU(), x);
   compare(tp::nn::LeakyReLU(), torch::nn::LeakyReLU(), x);
   compare(tp::nn::Softmax(), torch::nn::Softmax(-1), x);
   compare(tp::nn::Softmax(0), torch::nn::Softmax(0), x);
   compare(tp::nn::LogSoftmax(), torch::nn::LogSoftmax(-1), x);
   // libtorch's softplus is the identity beyond 20, where the difference is 2e-9.
   compare(tp::nn::Softplus(), torch::nn::Softplus(torch::nn::SoftplusOptions().threshold(50)), x);
+}
+
+/// Modules of sequences, which are [batch, time, channels] for us and [batch, channels, time] for libtorch.
+template <class Ours, class Theirs>
+void compare_sequences(const Ours& ours, Theirs theirs, const tp::Tensor& sequence) {
+  compare(
+      ours, theirs, {sequence}, [](const Ours& module, const auto& xs) { return tp::Tensor(module(xs[0])); },
+      [](Theirs& module, const auto& xs) {
+        return module->forward(xs[0].permute({0, 2, 1})).permute({0, 2, 1});
+      });
+}
+
+TEST_CASE("layers of sequences, upsampling, two inputs, cells") {
+  const tp::Tensor x = normal({2, 6, 4});
+  compare_sequences(
+      tp::nn::ConvTranspose1D(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .dilation = 2, .groups = 2}),
+      torch::nn::ConvTranspose1d(
+          torch::nn::ConvTranspose1dOptions(4, 6, 3).stride(2).padding(1).output_padding(1).dilation(2).groups(2)),
+      x);
+  compare_sequences(tp::nn::MaxPool1D(3, {.stride = 2, .padding = 1}),
+                    torch::nn::MaxPool1d(torch::nn::MaxPool1dOptions(3).stride(2).padding(1)), x);
+  compare_sequences(tp::nn::AvgPool1D(2), torch::nn::AvgPool1d(2), x);
+  using Factors = std::vector<double>;
+  const tp::Tensor image = normal({2, 3, 4, 2});
+  compare_images(tp::nn::Upsample({2, 3}),
+                 torch::nn::Upsample(torch::nn::UpsampleOptions().scale_factor(Factors{2, 3}).mode(torch::kNearest)),
+                 image);
+  compare_images(
+      tp::nn::Upsample({2, 4}, {.method = tp::ResizeMethod::bilinear}),
+      torch::nn::Upsample(
+          torch::nn::UpsampleOptions().scale_factor(Factors{2, 4}).mode(torch::kBilinear).align_corners(false)),
+      image);
+  compare(
+      tp::nn::Bilinear(3, 4, 2), torch::nn::Bilinear(3, 4, 2), {normal({5, 3}), normal({5, 4})},
+      [](const auto& module, const auto& xs) { return module(xs[0], xs[1]); },
+      [](auto& module, const auto& xs) { return module->forward(xs[0], xs[1]); });
+  const auto compare_cells = [](const auto& ours, auto theirs) {
+    compare(
+        ours, theirs, {normal({2, 3}), normal({2, 4})},
+        [](const auto& module, const auto& xs) { return module(xs[0], xs[1]); },
+        [](auto& module, const auto& xs) { return module->forward(xs[0], xs[1]); });
+  };
+  compare_cells(tp::nn::RNNCell(3, 4), torch::nn::RNNCell(3, 4));
+  compare_cells(tp::nn::GRUCell(3, 4), torch::nn::GRUCell(3, 4));
+  compare(
+      tp::nn::LSTMCell(3, 4), torch::nn::LSTMCell(3, 4), {normal({2, 3}), normal({2, 4}), normal({2, 4})},
+      [](const auto& module, const auto& xs) {
+        const auto [h, c] = module(xs[0], tp::nn::LSTMState{xs[1], xs[2]});
+        return tp::concat({h, c});
+      },
+      [](auto& module, const auto& xs) {
+        const auto [h, c] = module->forward(xs[0], std::make_tuple(xs[1], xs[2]));
+        return torch::cat({h, c});
+      });
 }
 
 TEST_CASE("convolutions and pools") {
@@ -488,10 +543,10 @@ TEST_CASE("optimizers") {
 
 }  // namespace
 
+}  // namespace nn_libtorch_test
+
 int main(int argc, char** argv) {
   torch::set_num_threads(1);  // its threads and those of OpenBLAS get in each other's way
   tp::random::seed(2);
   return doctest::Context(argc, argv).run();
 }
-
-}  // namespace nn_libtorch_test

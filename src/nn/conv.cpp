@@ -1,6 +1,7 @@
 #include "tapestry/nn/conv.hpp"
 
 #include <cmath>
+#include <string>
 
 #include "dispatch/recorder.hpp"
 #include "nn/bias.hpp"
@@ -37,6 +38,23 @@ Shape sequence_weight_shape(std::int64_t in, std::int64_t out, std::int64_t wind
 Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
   check_sizes("ConvTranspose2D", in, out, window, groups, where);
   return {in, out / groups, window.height, window.width};
+}
+
+Shape transposed_sequence_shape(std::int64_t in, std::int64_t out, std::int64_t window, std::int64_t groups,
+                                Where where) {
+  require_positive(window, "ConvTranspose1D", "the window", where);
+  check_sizes("ConvTranspose1D", in, out, window, groups, where);
+  return {in, out / groups, window};
+}
+
+/// A sequence as an image of one row. The error names what the layer takes; `channels` is -1 for any number.
+Tensor as_row(const Tensor& x, std::int64_t channels) {
+  if (x.shape().has_rank() && x.rank() != 3)
+    throw InvalidArgumentError(
+        detail::join("x must be [batch, time, ", channels < 0 ? "channels" : std::to_string(channels),
+                     "], but its shape is ", x.shape()),
+        CallSiteScope::current());
+  return expand_dims(channels < 0 ? x : with_features(x, channels, "batch, time"), 1);
 }
 
 /// The bound of the initial weights and biases, that of PyTorch's layers.
@@ -88,12 +106,8 @@ std::string Conv1D::size_text() const {
 
 Tensor Conv1D::forward(const Tensor& x) const {
   const std::int64_t in = weight.shape()[1] * options_.groups;
-  if (x.shape().has_rank() && x.rank() != 3)
-    throw InvalidArgumentError(detail::join("x must be [batch, time, ", in, "], but its shape is ", x.shape()),
-                               CallSiteScope::current());
-  // A sequence is an image of one row.
   const Tensor filter = expand_dims(transpose(weight, {2, 1, 0}), 0);
-  const Tensor y = conv2d(expand_dims(with_features(x, in, "batch, time"), 1), filter,
+  const Tensor y = conv2d(as_row(x, in), filter,
                           {.strides = {1, options_.stride},
                            .padding = options_.padding,
                            .dilations = {1, options_.dilation},
@@ -122,6 +136,63 @@ Tensor ConvTranspose2D::forward(const Tensor& x) const {
                                      .dilations = options_.dilation,
                                      .groups = options_.groups});
   return with_bias(y, bias);
+}
+
+ConvTranspose1D::ConvTranspose1D(std::int64_t in, std::int64_t out, std::int64_t window,
+                                 const ConvTranspose1DOptions& options, Where where)
+    : weight(initial_weight(transposed_sequence_shape(in, out, window, options.groups, where), where), "weight"),
+      options_(options) {
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}, where), "bias");
+}
+
+std::string ConvTranspose1D::size_text() const {
+  const Shape& shape = weight.shape();
+  return detail::join(shape[0], ", ", shape[1] * options_.groups, ", ", shape[2]);
+}
+
+Tensor ConvTranspose1D::forward(const Tensor& x) const {
+  const Tensor filter = expand_dims(transpose(weight, {2, 1, 0}), 0);
+  const Tensor y = conv2d_transpose(as_row(x, weight.shape()[0]), filter,
+                                    {.strides = {1, options_.stride},
+                                     .padding = options_.padding,
+                                     .output_padding = {0, options_.output_padding},
+                                     .dilations = {1, options_.dilation},
+                                     .groups = options_.groups});
+  return with_bias(squeeze(y, 1), bias);
+}
+
+Tensor MaxPool1D::forward(const Tensor& x) const {
+  const std::int64_t stride = options_.stride == 0 ? window_ : options_.stride;
+  return squeeze(
+      max_pool2d(as_row(x, -1), {.window = {1, window_}, .strides = {1, stride}, .padding = options_.padding}), 1);
+}
+
+Tensor AvgPool1D::forward(const Tensor& x) const {
+  const std::int64_t stride = options_.stride == 0 ? window_ : options_.stride;
+  return squeeze(
+      avg_pool2d(as_row(x, -1), {.window = {1, window_}, .strides = {1, stride}, .padding = options_.padding}), 1);
+}
+
+Upsample::Upsample(Size2d factor, const UpsampleOptions& options, Where where) : factor_(factor), options_(options) {
+  require_positive(factor.height, "Upsample", "the factor of the height", where);
+  require_positive(factor.width, "Upsample", "the factor of the width", where);
+}
+
+Tensor Upsample::forward(const Tensor& x) const {
+  if (options_.method == ResizeMethod::nearest && options_.centers != PixelCenters::align_corners) {
+    if (x.rank() != 4)
+      throw InvalidArgumentError(
+          detail::join("x must be [batch, height, width, channels], but its shape is ", x.shape()), {},
+          CallSiteScope::current());
+    return repeat(repeat(x, factor_.height, 1), factor_.width, 2);  // also of sizes that are not known
+  }
+  const Shape& shape = x.shape();
+  if (x.rank() != 4 || !shape[1].is_known() || !shape[2].is_known())
+    throw InvalidArgumentError(
+        detail::join("x must be [batch, height, width, channels] of known height and width, but its shape is ", shape),
+        {}, CallSiteScope::current());
+  return resize(x, {shape[1] * factor_.height, shape[2] * factor_.width},
+                {.method = options_.method, .centers = options_.centers});
 }
 
 Tensor MaxPool2D::forward(const Tensor& x) const {

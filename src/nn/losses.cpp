@@ -1,5 +1,8 @@
 #include "tapestry/nn/losses.hpp"
 
+#include <cmath>
+#include <numbers>
+
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/support.hpp"
@@ -159,6 +162,30 @@ Tensor huber(In targets, In predictions, const HuberOptions& options) {
   });
 }
 
+Tensor gaussian_nll(In targets, In predictions, In variances, const GaussianNLLOptions& options) {
+  if (!(options.epsilon > 0))
+    throw InvalidArgumentError(join("epsilon must be positive, but is ", options.epsilon), "gaussian_nll",
+                               predictions.where());
+  return elementwise("gaussian_nll", targets, predictions, options.reduction, [&](const Tensor& t, const Tensor& p) {
+    if (variances->shape().has_rank() && p.shape().has_rank()) {
+      Shape narrow = p.shape();
+      if (narrow.rank() > 0) narrow.set(narrow.rank() - 1, 1);
+      if (!agree(variances->shape(), p.shape()) && !agree(variances->shape(), narrow))
+        throw InvalidArgumentError(
+            join("variances must be ", p.shape(), " or ", narrow, ", but are ", variances->shape()));
+    }
+    const Tensor variance = maximum(as_floats(variances), options.epsilon);
+    const Tensor elements = 0.5 * (log(variance) + squared_difference(p, t) / variance);
+    return options.full ? elements + 0.5 * std::log(2 * std::numbers::pi) : elements;
+  });
+}
+
+Tensor poisson_nll(In targets, In predictions, const PoissonNLLOptions& options) {
+  return elementwise("poisson_nll", targets, predictions, options.reduction, [&](const Tensor& t, const Tensor& p) {
+    return options.log_input ? exp(p) - t * p : p - t * log(p + options.epsilon);
+  });
+}
+
 Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) {
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
@@ -226,6 +253,15 @@ Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& op
     const Tensor is_alike = greater(fitting(targets, cosine), 0);
     const Tensor elements = tapestry::where(is_alike, 1 - cosine, relu(cosine - options.margin));
     return reduced(elements, options.reduction);
+  });
+}
+
+Tensor triplet_margin(In anchors, In positives, In negatives, const TripletMarginOptions& options) {
+  return blaming("triplet_margin", anchors.where(), [&] {
+    const auto distance = [&](const Tensor& other) {
+      return norm(as_floats(anchors) - as_floats(fitting(other, anchors)) + 1e-6, {.axis = -1});
+    };
+    return reduced(relu(distance(positives) - distance(negatives) + options.margin), options.reduction);
   });
 }
 

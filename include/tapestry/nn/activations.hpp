@@ -99,6 +99,22 @@ class TAPESTRY_API LeakyReLU : public Layer {
   double slope_;
 };
 
+/// x where it is positive, weight * x elsewhere: one trainable slope for all, or one for each of the channels, the last
+/// axis. PyTorch's PReLU. (K. He et al., "Delving deep into rectifiers", 2015.)
+class TAPESTRY_API PReLU : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a count below 1.
+  explicit PReLU(std::int64_t count = 1, double initial = 0.25, Where where = Where::here());
+
+  Parameter weight;  ///< [count]
+  TAPESTRY_FIELDS(weight)
+  /// The number of slopes, such as "1".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+};
+
 /// exp(x) / sum(exp(x)) along an axis: see `tp::softmax`.
 class TAPESTRY_API Softmax : public Layer {
  public:

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "tapestry/nn/layer.hpp"
-#include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/image.hpp"
 
 namespace tapestry::nn {
 
@@ -129,6 +129,43 @@ class TAPESTRY_API ConvTranspose2D : public Layer {
   ConvTranspose2DOptions options_;
 };
 
+/// How the window moves over the result, and whether there is a bias.
+struct ConvTranspose1DOptions {
+  /// The distance in the result between neighbouring positions of the window.
+  std::int64_t stride = 1;
+  /// What is cut off both ends of the result: PyTorch's number, such as 1, or "SAME", with which the sequence grows by
+  /// the stride.
+  Padding1d padding = "VALID";
+  /// Additional elements at the end.
+  std::int64_t output_padding = 0;
+  /// The distance in the result between neighbouring elements of the window.
+  std::int64_t dilation = 1;
+  /// The number of groups into which input and output channels are divided. Each group is treated separately.
+  std::int64_t groups = 1;
+  /// Whether a number is added to each output channel.
+  bool bias = true;
+};
+
+/// The transpose of a convolution along time, which enlarges sequences: [batch, time, in] gives [batch, out time, out].
+/// It equals PyTorch's ConvTranspose1d in the weight's shape, names and initial values, which are uniform in [-b, b), b
+/// = 1 / sqrt(out / groups * window).
+class TAPESTRY_API ConvTranspose1D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
+  ConvTranspose1D(std::int64_t in, std::int64_t out, std::int64_t window, const ConvTranspose1DOptions& options = {},
+                  Where where = Where::here());
+
+  Parameter weight;               ///< [in, out / groups, window]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+  /// The channels and the window, such as "8, 1, 3".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  ConvTranspose1DOptions options_;
+};
+
 /// How the window moves over the image.
 struct Pool2DOptions {
   Size2d stride = 0;            ///< by default 0, the window's size, so that windows do not overlap
@@ -170,6 +207,59 @@ class TAPESTRY_API GlobalAvgPool2D : public Layer {
 
  private:
   Tensor forward(const Tensor& x) const override;
+};
+
+/// How the window moves over the sequence.
+struct Pool1DOptions {
+  std::int64_t stride = 0;      ///< by default 0, the window's size, so that windows do not overlap
+  Padding1d padding = "VALID";  ///< PyTorch's number, such as 1, or "SAME"
+};
+
+/// The largest element of each window of a sequence [batch, time, channels]: PyTorch's MaxPool1d.
+class TAPESTRY_API MaxPool1D : public Layer {
+ public:
+  /// The window is a number of steps.
+  explicit MaxPool1D(std::int64_t window, const Pool1DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  std::int64_t window_;
+  Pool1DOptions options_;
+};
+
+/// The mean of each window of a sequence [batch, time, channels]. What is around it does not count: PyTorch's AvgPool1d
+/// with count_include_pad = false.
+class TAPESTRY_API AvgPool1D : public Layer {
+ public:
+  /// The window is a number of steps.
+  explicit AvgPool1D(std::int64_t window, const Pool1DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  std::int64_t window_;
+  Pool1DOptions options_;
+};
+
+/// What a pixel of a resized image is made of, and which pixels lie on each other.
+struct UpsampleOptions {
+  ResizeMethod method = ResizeMethod::nearest;      ///< what a pixel is made of
+  PixelCenters centers = PixelCenters::half_pixel;  ///< which pixels lie on each other
+};
+
+/// Images whose height and width are multiplied by whole numbers: see `tp::resize`. PyTorch's Upsample, for which
+/// `align_corners = True` is PixelCenters::align_corners; its "bicubic" has another slope.
+class TAPESTRY_API Upsample : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a factor below 1.
+  explicit Upsample(Size2d factor, const UpsampleOptions& options = {}, Where where = Where::here());
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size2d factor_;
+  UpsampleOptions options_;
 };
 
 /// @}

@@ -29,6 +29,23 @@ class TAPESTRY_API Dense : public Layer {
   Tensor forward(const Tensor& x) const override;
 };
 
+/// y[k] = a^T weight[k] b + bias[k] for the rows of a [..., first] and b [..., second]. It equals PyTorch's Bilinear in
+/// shapes, names and initial values, which are uniform in [-1/sqrt(first), 1/sqrt(first)).
+class TAPESTRY_API Bilinear : public Module {
+ public:
+  /// Throws InvalidArgumentError for a size below 1.
+  Bilinear(std::int64_t first, std::int64_t second, std::int64_t out, const DenseOptions& options = {},
+           Where where = Where::here());
+  /// Applies the layer to rows of both inputs, whose other axes agree.
+  Tensor operator()(In a, In b) const;
+
+  Parameter weight;               ///< [out, first, second]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+  /// The sizes, such as "5, 6, 3".
+  std::string size_text() const override;
+};
+
 /// The order of the elements of an example.
 struct FlattenOptions {
   /// Whether an image [batch, height, width, channels], or a sequence [batch, time, channels], becomes the row that

@@ -44,6 +44,27 @@ struct HuberOptions {
 /// 1, the default of both, they are equal.
 TAPESTRY_API Tensor huber(In targets, In predictions, const HuberOptions& options = {});
 
+/// The options of `gaussian_nll`.
+struct GaussianNLLOptions {
+  bool full = false;                      ///< whether to add log(2 pi) / 2
+  double epsilon = 1e-6;                  ///< the least variance
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
+};
+/// (log(variance) + (prediction - target)^2 / variance) / 2, for predictions that are normal distributions. The
+/// variances, which must not be negative, have the shape of the predictions, or 1 as the size of their last axis. A
+/// variance below epsilon counts as epsilon and has no gradient.
+TAPESTRY_API Tensor gaussian_nll(In targets, In predictions, In variances, const GaussianNLLOptions& options = {});
+
+/// The options of `poisson_nll`.
+struct PoissonNLLOptions {
+  bool log_input = true;                  ///< whether predictions are logarithms
+  double epsilon = 1e-8;                  ///< what is added to predictions that are none, before their logarithm
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
+};
+/// exp(prediction) - target * prediction, or prediction - target * log(prediction): for targets that are counts,
+/// without the term that does not depend on the predictions.
+TAPESTRY_API Tensor poisson_nll(In targets, In predictions, const PoissonNLLOptions& options = {});
+
 // ---- Classes
 
 /// The options of `cross_entropy`.
@@ -105,6 +126,15 @@ struct CosineEmbeddingOptions {
 };
 /// 1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1: targets [...] and vectors [..., n].
 TAPESTRY_API Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& options = {});
+
+/// The options of `triplet_margin`.
+struct TripletMarginOptions {
+  double margin = 1;                      ///< by how much the other vector is to be farther away
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
+};
+/// max(0, |anchor - positive| - |anchor - negative| + margin) with Euclidean distances along the last axis: three
+/// tensors [..., n]. As in PyTorch, 1e-6 is added to each difference.
+TAPESTRY_API Tensor triplet_margin(In anchors, In positives, In negatives, const TripletMarginOptions& options = {});
 
 /// @}
 

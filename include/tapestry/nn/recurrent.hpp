@@ -176,6 +176,62 @@ class TAPESTRY_API LSTM : public Recurrent {
   PackedLSTMResult operator()(const PackedSequence& x, const LSTMState& state = {}, Where where = Where::here()) const;
 };
 
+/// Whether a cell has biases.
+struct CellOptions {
+  bool bias = true;  ///< whether numbers are added to both products
+};
+/// The base of RNNCell, GRUCell and LSTMCell: the weights of one step. They have the names, shapes and initial values
+/// of PyTorch's cells, and the order of the gates of the networks above.
+class TAPESTRY_API RecurrentCell : public Module {
+ public:
+  Parameter weight_ih;               ///< [gates * hidden, in]
+  Parameter weight_hh;               ///< [gates * hidden, hidden]
+  std::optional<Parameter> bias_ih;  ///< [gates * hidden]
+  std::optional<Parameter> bias_hh;  ///< [gates * hidden]
+  TAPESTRY_FIELDS(weight_ih, weight_hh, bias_ih, bias_hh)
+  /// The sizes, such as "3, 4".
+  std::string size_text() const override;
+
+ protected:
+  /// For the cells.
+  /// @{
+  RecurrentCell(std::string_view layer, std::int64_t in, std::int64_t hidden, std::int64_t gates,
+                const CellOptions& options, Where where);
+  Tensor from_input(const Tensor& x) const;
+  Tensor from_hidden(const Tensor& h) const;
+  Tensor state_or_zeros(const Tensor& state, const Tensor& x) const;
+  /// @}
+};
+/// One step of an RNN: x [batch, in] and h [batch, hidden], by default zeros, give the next h. For networks whose next
+/// input depends on the last output, and for `tp::scan`.
+class TAPESTRY_API RNNCell : public RecurrentCell {
+ public:
+  /// Throws InvalidArgumentError for a size below 1.
+  RNNCell(std::int64_t in, std::int64_t hidden, const CellOptions& options = {},
+          Nonlinearity nonlinearity = Nonlinearity::tanh, Where where = Where::here());
+  /// The next state.
+  Tensor operator()(In x, In h = {}) const;
+
+ private:
+  Nonlinearity nonlinearity_;
+};
+/// One step of a GRU: x [batch, in] and h [batch, hidden], by default zeros, give the next h.
+class TAPESTRY_API GRUCell : public RecurrentCell {
+ public:
+  /// Throws InvalidArgumentError for a size below 1.
+  GRUCell(std::int64_t in, std::int64_t hidden, const CellOptions& options = {}, Where where = Where::here());
+  /// The next state.
+  Tensor operator()(In x, In h = {}) const;
+};
+/// One step of an LSTM: x [batch, in] and a state [batch, hidden], by default zeros, give the next state.
+class TAPESTRY_API LSTMCell : public RecurrentCell {
+ public:
+  /// Throws InvalidArgumentError for a size below 1.
+  LSTMCell(std::int64_t in, std::int64_t hidden, const CellOptions& options = {}, Where where = Where::here());
+  /// The next state.
+  LSTMState operator()(In x, const LSTMState& state = {}) const;
+};
+
 /// @}
 
 }  // namespace tapestry::nn
