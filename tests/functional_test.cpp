@@ -378,6 +378,48 @@ TEST_SUITE("custom_gradient") {
     CHECK(grad([](const Tensor& x) { return apply(own, {x}); })(f64(2.0)).item<double>() == 5);
   }
 
+  TEST_CASE("several results, of which the gradient gets all at once") {
+    // The sum and the product of two vectors, and the larger one's number; the gradient is clipped as a whole.
+    const auto f = custom_gradient([](const Tensor& a, const Tensor& b) -> CustomGradients {
+      return {{a + b, reduce_sum(a * b), argmax(stack({a, b}), 0)}, [=](const std::vector<Tensor>& g) -> Tensors {
+                CHECK_FALSE(g[2]);
+                const Tensor all = concat({g[0], reshape(g[1], {1})});
+                const Tensor factor = 1.0 / maximum(sqrt(reduce_sum(square(all))), 1.0);
+                return {factor * (g[0] + g[1] * b), factor * (g[0] + g[1] * a)};
+              }};
+    });
+    const auto both = [&](const Tensor& a, const Tensor& b) {
+      GradientTape tape;
+      tape.watch({a, b});
+      const std::vector<Tensor> y = f(a, b);
+      const Tensor loss = reduce_sum(y[0] * f64({2.0, 0.0})) + 1.5 * y[1];
+      const auto [da, db] = tape.gradient(loss, a, b);
+      return std::vector<Tensor>{y[0], y[1], y[2], da, db};
+    };
+    const Tensor a = f64({1.0, 2.0}), b = f64({3.0, -1.0});
+    const std::vector<Tensor> found = both(a, b);
+    check_values(found[0], {4, 1});
+    check_values(found[1], {1});
+    check_values(found[2].cast(float64), {1, 0});
+    check_same(found[3], f64({(2 + 4.5) / 2.5, -1.5 / 2.5}), 1e-15);
+    check_same(found[4], f64({(2 + 1.5) / 2.5, 3 / 2.5}), 1e-15);
+    for (const std::int64_t size : {2, -1}) {
+      const auto traced = trace(both, {spec(float64, {size}), spec(float64, {size})});
+      const std::vector<Tensor> same = traced(a, b);
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(same[i], found[i]));
+    }
+    // Only one result is used, the gradient of the other one is 0; and the gradient is differentiated again.
+    const auto product = [&](const Tensor& x) { return f(x, x)[1]; };
+    CHECK(grad(product)(f64({0.25, 0.0})).to_vector<double>() == std::vector<double>{0.5, 0});
+    check_same(hessian(product)(f64({0.25, 0.5})), f64({{2.0, 0.0}, {0.0, 2.0}}), 1e-14);
+    check_same(vmap(product)(f64({{1.0, 2.0}, {3.0, 4.0}})), f64({5.0, 25.0}));
+    CHECK(message_of<InvalidArgumentError>([&] {
+            custom_gradient([](const Tensor&) -> CustomGradients {
+              return {{}, [](const std::vector<Tensor>&) { return Tensors(); }};
+            })(a);
+          }) == "custom_gradient: there are no values");
+  }
+
   TEST_CASE("an argument that is returned as it is") {
     const auto scaled = custom_gradient([](const Tensor& x) -> CustomGradient {
       return {x, [](const Tensor& g) -> Tensors { return {g * 7.0}; }};

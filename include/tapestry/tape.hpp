@@ -439,7 +439,18 @@ struct CustomGradient {
   detail::GradientFunction gradient;
 };
 
+/// The same for a function with several results.
+struct CustomGradients {
+  /// The values of the function: floats, but for results that have no gradient, such as indices.
+  std::vector<Tensor> values;
+  /// Computes the gradients of the arguments, one for each, from those of the values: zeros for a value that nothing
+  /// depends on, and an empty Tensor for one that is no float.
+  std::function<Tensors(const std::vector<Tensor>&)> gradient;
+};
+
 namespace detail {
+TAPESTRY_API std::vector<Tensor> custom_gradients(const std::function<CustomGradients(const Tensors&)>& f,
+                                                  const Tensors& inputs, Where where);
 TAPESTRY_API Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs,
                                     Where where);
 TAPESTRY_API Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs, Where where);
@@ -464,10 +475,12 @@ constexpr bool has_custom_gradient() {
                 "The function of tp::custom_gradient takes tp::Tensors, as many as the result is called with, or one "
                 "std::vector<tp::Tensor>.");
   if constexpr (callable) {
-    constexpr bool good = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, CustomGradient>;
+    using Given = std::invoke_result_t<const F&, const Xs&...>;
+    constexpr bool good = std::convertible_to<Given, CustomGradient> || std::convertible_to<Given, CustomGradients>;
     static_assert(good,
                   "The function of tp::custom_gradient returns a tp::CustomGradient: its value, and a function from "
-                  "the gradient of the value to a tp::Tensors with a gradient for each argument.");
+                  "the gradient of the value to a tp::Tensors with a gradient for each argument; for several results "
+                  "a tp::CustomGradients.");
     return good;
   }
   return callable;
@@ -490,6 +503,8 @@ constexpr bool can_be_recomputed() {
 }
 template <class>
 using TensorFor = Tensor;
+template <class F, class... Xs>
+concept HasSeveralResults = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, CustomGradients>;
 
 template <class F>
 class WithGradient {
@@ -498,21 +513,35 @@ class WithGradient {
   WithGradient(F f, Where where) : f_(std::move(f)), where_(where) {}
 
   template <std::convertible_to<Tensor>... Xs>
-  Tensor operator()(const Xs&... xs) const {
-    if constexpr (has_custom_gradient<F, TensorFor<Xs>...>())
+  auto operator()(const Xs&... xs) const {
+    if constexpr (!has_custom_gradient<F, TensorFor<Xs>...>()) {
+      return Tensor();
+    } else if constexpr (HasSeveralResults<F, TensorFor<Xs>...>) {
+      return custom_gradients(
+          [f = f_](const Tensors& inputs) -> CustomGradients {
+            return spread(f, inputs, std::index_sequence_for<Xs...>());
+          },
+          Tensors{Tensor(xs)...}, where_);
+    } else {
       return custom_gradient(
           [f = f_](const Tensors& inputs) -> CustomGradient {
             return spread(f, inputs, std::index_sequence_for<Xs...>());
           },
           Tensors{Tensor(xs)...}, where_);
-    return {};
+    }
   }
-  Tensor operator()(const std::vector<Tensor>& xs) const requires TakesList<F> {
-    if constexpr (has_custom_gradient<F, std::vector<Tensor>>())
+  auto operator()(const std::vector<Tensor>& xs) const requires TakesList<F> {
+    if constexpr (!has_custom_gradient<F, std::vector<Tensor>>()) {
+      return Tensor();
+    } else if constexpr (HasSeveralResults<F, std::vector<Tensor>>) {
+      return custom_gradients(
+          [f = f_](const Tensors& inputs) -> CustomGradients { return f(std::vector<Tensor>(inputs)); }, Tensors(xs),
+          where_);
+    } else {
       return custom_gradient(
           [f = f_](const Tensors& inputs) -> CustomGradient { return f(std::vector<Tensor>(inputs)); }, Tensors(xs),
           where_);
-    return {};
+    }
   }
 
  private:
@@ -560,7 +589,9 @@ class Recomputed {
 ///       return {tp::log(1.0 + e), [=](const tp::Tensor& g) { return g * (1.0 - 1.0 / (1.0 + e)); }};
 ///     });
 ///
-/// The gradient is made of ops, so it can be differentiated again. A function that takes one std::vector of Tensors is
+/// The gradient is made of ops, so it can be differentiated again. A function that returns a `CustomGradients` has
+/// several results, which the call gives in a std::vector: its gradient function gets those of all of them at once. A
+/// function that takes one std::vector of Tensors is
 /// called with such a list, of any length, such as the weights of a module.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {

@@ -297,6 +297,84 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
                        std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient), where);
 }
 
+namespace {
+
+/// What stands for a value of which only dtype and shape are used: a tensor without memory, if that can be.
+Tensor outline_of(const Tensor& value) {
+  if (value.is_symbolic()) return value;
+  return broadcast_to(zeros({}, {.dtype = value.dtype(), .device = value.device()}), value.shape());
+}
+
+/// All floats in one vector, of the widest type.
+Tensor pack(const std::vector<Tensor>& values) {
+  DType dtype = float16;
+  Tensors parts;
+  for (const Tensor& each : values)
+    if (is_floating(each.dtype()))
+      dtype = parts.empty() ? each.dtype() : promote(dtype, each.dtype()), parts.push_back(each);
+  if (parts.empty()) throw InvalidArgumentError("custom_gradient: none of the values is a float");
+  for (Tensor& each : parts) each = reshape(each, {-1}).cast(dtype);
+  return concat(parts);
+}
+
+/// The parts of such a vector, in the shapes of the floats among the values; empty Tensors in place of others.
+std::vector<Tensor> unpack(const Tensor& packed, const std::vector<Tensor>& values) {
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  Tensor begin_then;  // where sizes are unknown
+  for (const Tensor& each : values) {
+    if (!is_floating(each.dtype())) {
+      parts.emplace_back();
+      continue;
+    }
+    if (!begin_then && each.shape().is_known()) {
+      parts.push_back(reshape(slice(packed, {begin}, {each.size()}), each.shape()).cast(each.dtype()));
+      begin += each.size();
+      continue;
+    }
+    if (!begin_then) begin_then = full({}, begin, {.dtype = int64, .device = packed.device()});
+    const Tensor places = cumsum(ones_like(reshape(each, {-1})).cast(int64), 0, {.exclusive = true});
+    parts.push_back(reshape_like(gather(packed, places + begin_then), each).cast(each.dtype()));
+    begin_then = begin_then + size(each).cast(int64);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Tensor> custom_gradients(const std::function<CustomGradients(const Tensors&)>& f, const Tensors& arguments,
+                                     Where where) {
+  // The values are one, in a vector, of which the op has the gradient: a gradient function that is not linear needs
+  // those of all values at once.
+  struct First {
+    bool is_over = false;
+    std::vector<Tensor> values;
+  };
+  const auto first = std::make_shared<First>();
+  const auto packed = [f, first, where](const Tensors& inputs) -> CustomGradient {
+    const CustomGradients result = f(inputs);
+    for (const Tensor& each : result.values)
+      if (!each) throw InvalidArgumentError("custom_gradient: a value is an empty Tensor", where);
+    if (result.values.empty() || !result.gradient)
+      throw InvalidArgumentError(result.gradient ? "custom_gradient: there are no values"
+                                                 : "custom_gradient: there is no function that computes the gradient",
+                                 where);
+    if (!std::exchange(first->is_over, true)) first->values = result.values;
+    std::vector<Tensor> outlines;
+    for (const Tensor& each : result.values) outlines.push_back(outline_of(each));
+    return {pack(result.values), [backward = result.gradient, outlines](const Tensor& g) -> Tensors {
+              return backward(unpack(g, outlines));
+            }};
+  };
+  const Tensor all = custom_gradient(packed, arguments, where);
+  const std::vector<Tensor> values = std::exchange(first->values, {});
+  const CallSiteScope site(where);
+  std::vector<Tensor> results = unpack(all, values);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i]) results[i] = stop_gradient(values[i]);
+  return results;
+}
+
 Tensors flat_hessian(const ListFunction& f, const std::vector<Value>& points, Where where) {
   const Tensors xs = own_points(points, where);
   GradientTape outer({.persistent = xs.size() > 1});
