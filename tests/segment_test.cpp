@@ -23,6 +23,15 @@ TEST_CASE("equal extrema share the gradient, a product has one at 0, an empty se
   check_same(tape.gradient(product, x), tensor<float>({{9, 0}, {3, 0}, {3, 4}, {1, 1}}));
 }
 
+TEST_CASE("no segments, and no parts") {
+  const Tensor x = ones({2, 3}), left_out = tensor({-1, -2});
+  CHECK(unsorted_segment_sum(x, left_out, 0).shape() == Shape{0, 3});
+  CHECK(unsorted_segment_max(x, left_out, 0).shape() == Shape{0, 3});
+  check_same(unsorted_segment_prod(x, left_out, 1), ones({1, 3}));
+  CHECK(segment_mean(zeros({0, 3}), zeros({0}, int32)).shape() == Shape{0, 3});
+  CHECK_THROWS_AS(unsorted_segment_sum(x, tensor({-1, 0}), 0), InvalidArgumentError);
+}
+
 TEST_CASE("integers and halves") {
   for (const DType dtype : {uint8, int32, int64, float16, bfloat16}) {
     CAPTURE(to_string(dtype));

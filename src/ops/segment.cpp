@@ -163,6 +163,11 @@ Parts parts_of(const Tensor& data, const Tensor& segments, const Shape::Size& co
         detail::join("data.shape = ", data.shape(), " does not start with segment_ids.shape = ", segments.shape()));
   const Tensor like = rows_like(data, segments, count);
   if (!may_be_negative(segments)) return {data, segments, like};
+  if (!segments.is_symbolic() && !like.is_symbolic() && like.size() == 0 &&
+      reduce_all(segments < 0).to(cpu()).item<bool>()) {
+    const Tensor nobody = zeros({0}, {.dtype = int32, .device = data.device()});  // also where there are no segments
+    return {gather(data, nobody), gather(segments, nobody), like};
+  }
   return {where(beside(segments < 0, data), nothing, data), maximum(segments, 0), like};
 }
 
