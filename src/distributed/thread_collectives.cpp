@@ -215,7 +215,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int co
   };
   meet(lock, make_parts, true);
   require_agreement();
-  const auto place = place_of(parts_[rank], rank);
+  auto place = place_of(parts_[rank], rank);
   meet(
       lock, [&] { parts_.clear(); }, false);
   return place;
@@ -238,7 +238,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::shrink(int rank) {
     survivors_ = std::make_shared<ThreadGroup>(job_, std::move(members));
     job_->changed.notify_all();
   }
-  const auto place = place_of(survivors_, rank);
+  auto place = place_of(survivors_, rank);
   if (--shrinking_ == 0) survivors_ = nullptr;
   return place;
 }

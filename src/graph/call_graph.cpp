@@ -141,7 +141,7 @@ class GraphCall {
   }
 
   static Tensor element_of(const WhileParts& parts, const Tensors& inputs, std::size_t i, std::int64_t at) {
-    const Tensor element = gather(inputs[i], at, 0);
+    Tensor element = gather(inputs[i], at, 0);
     if (!parts.is_ragged_sequence(i - parts.carried) || !parts.body.inputs[i]) return element;
     const Tensor sizes = on_host(gather(inputs[i + 1], at, 0));
     if (sizes.shape() != Shape{element.rank()})

@@ -98,8 +98,8 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
     Value difference;
     if (rule.is_adam()) {
       const auto mean = [&](std::size_t slot, double beta, const Value& of) {
-        const Value next = writer.op("AddV2", {writer.op("Mul", {writer.number(beta, dtype), rows.read(slot)}),
-                                               writer.op("Mul", {writer.number(1 - beta, dtype), of})});
+        Value next = writer.op("AddV2", {writer.op("Mul", {writer.number(beta, dtype), rows.read(slot)}),
+                                         writer.op("Mul", {writer.number(1 - beta, dtype), of})});
         rows.change(slot, "Update", next);
         return next;
       };

@@ -253,7 +253,7 @@ class VariantSplitter {
     /// they replace.
     std::string add_list(std::string op, std::vector<std::string> inputs, TypeCode dtype,
                          std::string type_attr = "element_dtype") {
-      const std::string name = lists_ == 0 ? name_ : scope_.new_name(detail::join(name_, "/_/", lists_));
+      std::string name = lists_ == 0 ? name_ : scope_.new_name(detail::join(name_, "/_/", lists_));
       ++lists_;
       scope_.place(
           {.name = name, .op = std::move(op), .inputs = std::move(inputs), .attrs = {{std::move(type_attr), dtype}}});
@@ -261,20 +261,20 @@ class VariantSplitter {
     }
     /// Adds a node that gives a number.
     std::string add_number(std::string op, std::vector<std::string> inputs, std::string_view type_attr = {}) {
-      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
+      std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
       NodeDef node{.name = name, .op = std::move(op), .inputs = std::move(inputs)};
       if (!type_attr.empty()) node.attrs.emplace(type_attr, code_of(int32));
       scope_.place(std::move(node));
       return name;
     }
     std::string add_constant(int value) {
-      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
+      std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
       scope_.place(number(name, value));
       return name;
     }
     /// Adds a node that gives a tensor of this type with another shape; "" for that of a vector.
     std::string add_reshape(const std::string& tensor, std::string shape, TypeCode dtype) {
-      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
+      std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
       if (shape.empty()) {
         shape = name + "/shape";
         scope_.place(numbers(shape, {-1}));
@@ -492,8 +492,8 @@ class VariantSplitter {
     set(tensor_name(node.name, number), std::move(all));
   }
   std::string add_empty_list(TypeCode dtype) {
-    const std::string name = new_name(detail::join("absent_list_", graph_.nodes.size())),
-                      shape = new_name(name + "/shape");
+    std::string name = new_name(detail::join("absent_list_", graph_.nodes.size()));
+    const std::string shape = new_name(name + "/shape");
     graph_.nodes.push_back(number(shape, -1));
     graph_.nodes.push_back(
         {.name = name, .op = "EmptyTensorList", .inputs = {shape, shape}, .attrs = {{"element_dtype", dtype}}});

@@ -118,12 +118,12 @@ class UpdateFormula {
 
   template <class F, class Same = std::equal_to<>>
   void require(F expected, Same same = {}) const {
-    for (const std::int64_t step : probes_)
+    for (const std::int64_t step : probes)
       if (!std::ranges::equal(at(now_ + step), expected(now_ + step), same))
         refuse(rate_, "the learning rate changes from step to step");
   }
 
-  static constexpr std::array<std::int64_t, 4> probes_{0, 1, 1000, 1000000};
+  static constexpr std::array<std::int64_t, 4> probes{0, 1, 1000, 1000000};
   const Node& rate_;
   Closure schedule_;
   Reals constant_;
