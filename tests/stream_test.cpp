@@ -312,7 +312,7 @@ TEST_CASE("Stream: an error names the line of the function, and ends the loop") 
     CHECK(stream.state_dict().at("element").item<int>() == 5);
 
     // An error of the library keeps its type and its line.
-    int line = 0;
+    std::atomic<int> line{0};  // several threads say it
     auto shapes = counted(3).map(
         [&](int) {
           line = __LINE__ + 1;
