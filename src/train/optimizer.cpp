@@ -82,9 +82,9 @@ void check_slot_names(const std::vector<std::string>& names, Where where) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::string name, LearningRate learning_rate, std::vector<Slot> slots, Where where)
+Optimizer::Optimizer(std::string name, const LearningRate& learning_rate, std::vector<Slot> slots, Where where)
     : name_(std::move(name)),
-      rule_(std::make_shared<Rule>(Rule{std::move(learning_rate),
+      rule_(std::make_shared<Rule>(Rule{learning_rate,
                                         [](double rate, std::int64_t step) -> Numbers {
                                           return {rate, static_cast<double>(step)};
                                         }})),
@@ -118,11 +118,11 @@ Tensors Optimizer::checked_update(const Variable& variable, const Tensor& value,
   return next;
 }
 
-Optimizer::Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots,
+Optimizer::Optimizer(std::string name, Update formula, const LearningRate& learning_rate, std::vector<Slot> slots,
                      NumbersOf numbers)
     : name_(std::move(name)),
       formula_(formula),
-      rule_(std::make_shared<Rule>(Rule{std::move(learning_rate), std::move(numbers)})),
+      rule_(std::make_shared<Rule>(Rule{learning_rate, std::move(numbers)})),
       slots_(std::move(slots)),
       iterations_(own_variable(name_ + "/iterations", tensor(std::int64_t{0}))) {}
 
@@ -367,10 +367,7 @@ Operation Optimizer::add_composed(const Tensor& gradient, const std::vector<Vari
   }
   const ControlScope after{ControlInputs(before)};
   std::vector<Operation> assigned;
-  for (std::size_t i = 0; i < next.size(); ++i) {
-    Variable variable = variables[i];
-    assigned.push_back(variable.assign({next[i], where}).op());
-  }
+  for (std::size_t i = 0; i < next.size(); ++i) assigned.push_back(variables[i].assign({next[i], where}).op());
   return group(assigned, {}, where);
 }
 

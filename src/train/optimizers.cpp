@@ -16,27 +16,27 @@ void check_adam(double beta1, double beta2, double epsilon, double weight_decay,
 
 }  // namespace
 
-GradientDescentOptimizer::GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options,
-                                                   Where where)
-    : Optimizer("GradientDescent", Update::gradient_descent, std::move(learning_rate), {},
+GradientDescentOptimizer::GradientDescentOptimizer(const LearningRate& learning_rate,
+                                                   const GradientDescentOptions& options, Where where)
+    : Optimizer("GradientDescent", Update::gradient_descent, learning_rate, {},
                 [options](double rate, std::int64_t) -> Numbers {
                   return {rate, options.weight_decay};
                 }) {
   require_not_negative(options.weight_decay, "weight_decay", where);
 }
 
-MomentumOptimizer::MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options,
+MomentumOptimizer::MomentumOptimizer(const LearningRate& learning_rate, double momentum, const MomentumOptions& options,
                                      Where where)
-    : Optimizer("Momentum", options.use_nesterov ? Update::nesterov : Update::momentum, std::move(learning_rate),
-                {{"momentum"}}, [momentum, options](double rate, std::int64_t) -> Numbers {
+    : Optimizer("Momentum", options.use_nesterov ? Update::nesterov : Update::momentum, learning_rate, {{"momentum"}},
+                [momentum, options](double rate, std::int64_t) -> Numbers {
                   return {rate, momentum, options.weight_decay};
                 }) {
   require_not_negative(momentum, "momentum", where);
   require_not_negative(options.weight_decay, "weight_decay", where);
 }
 
-AdamOptimizer::AdamOptimizer(LearningRate learning_rate, const AdamOptions& options, Where where)
-    : Optimizer("Adam", Update::adam, std::move(learning_rate), {{"m"}, {"v"}},
+AdamOptimizer::AdamOptimizer(const LearningRate& learning_rate, const AdamOptions& options, Where where)
+    : Optimizer("Adam", Update::adam, learning_rate, {{"m"}, {"v"}},
                 [options](double rate, std::int64_t step) -> Numbers {
                   const auto& [beta1, beta2, epsilon, weight_decay] = options;
                   return adam_numbers(rate, step, beta1, beta2, epsilon, weight_decay);
@@ -44,8 +44,8 @@ AdamOptimizer::AdamOptimizer(LearningRate learning_rate, const AdamOptions& opti
   check_adam(options.beta1, options.beta2, options.epsilon, options.weight_decay, where);
 }
 
-AdamWOptimizer::AdamWOptimizer(LearningRate learning_rate, const AdamWOptions& options, Where where)
-    : Optimizer("AdamW", Update::adamw, std::move(learning_rate), {{"m"}, {"v"}},
+AdamWOptimizer::AdamWOptimizer(const LearningRate& learning_rate, const AdamWOptions& options, Where where)
+    : Optimizer("AdamW", Update::adamw, learning_rate, {{"m"}, {"v"}},
                 [options](double rate, std::int64_t step) -> Numbers {
                   const auto& [beta1, beta2, epsilon, weight_decay] = options;
                   return adam_numbers(rate, step, beta1, beta2, epsilon, rate * weight_decay);
@@ -53,8 +53,8 @@ AdamWOptimizer::AdamWOptimizer(LearningRate learning_rate, const AdamWOptions& o
   check_adam(options.beta1, options.beta2, options.epsilon, options.weight_decay, where);
 }
 
-RMSPropOptimizer::RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options, Where where)
-    : Optimizer("RMSProp", Update::rmsprop, std::move(learning_rate), {{"rms", 1}, {"momentum"}},
+RMSPropOptimizer::RMSPropOptimizer(const LearningRate& learning_rate, const RMSPropOptions& options, Where where)
+    : Optimizer("RMSProp", Update::rmsprop, learning_rate, {{"rms", 1}, {"momentum"}},
                 [options](double rate, std::int64_t) -> Numbers {
                   const auto& [decay, momentum, epsilon, weight_decay] = options;
                   return {rate, decay, 1 - decay, momentum, epsilon, weight_decay};
@@ -65,9 +65,9 @@ RMSPropOptimizer::RMSPropOptimizer(LearningRate learning_rate, const RMSPropOpti
   require_not_negative(options.weight_decay, "weight_decay", where);
 }
 
-AdagradOptimizer::AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options, Where where)
-    : Optimizer("Adagrad", Update::adagrad, std::move(learning_rate),
-                {{"accumulator", options.initial_accumulator_value}}, [options](double rate, std::int64_t) -> Numbers {
+AdagradOptimizer::AdagradOptimizer(const LearningRate& learning_rate, const AdagradOptions& options, Where where)
+    : Optimizer("Adagrad", Update::adagrad, learning_rate, {{"accumulator", options.initial_accumulator_value}},
+                [options](double rate, std::int64_t) -> Numbers {
                   return {rate, options.epsilon, options.weight_decay};
                 }) {
   require_not_negative(options.initial_accumulator_value, "initial_accumulator_value", where);

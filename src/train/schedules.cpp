@@ -88,9 +88,9 @@ Number CosineDecay::at(const Number& step) const {
 double CosineDecay::operator()(std::int64_t step) const { return at(static_cast<double>(step)); }
 Tensor CosineDecay::formula(const Tensor& step) const { return at(step); }
 
-LinearWarmup::LinearWarmup(LearningRate after, std::int64_t warmup_steps, const LinearWarmupOptions& options,
+LinearWarmup::LinearWarmup(const LearningRate& after, std::int64_t warmup_steps, const LinearWarmupOptions& options,
                            Where where)
-    : after_(std::move(after)), warmup_steps_(warmup_steps), start_factor_(options.start_factor) {
+    : after_(after), warmup_steps_(warmup_steps), start_factor_(options.start_factor) {
   require(warmup_steps > 0, "warmup_steps", warmup_steps, "positive", where);
   require(start_factor_ >= 0 && start_factor_ <= 1, "start_factor", start_factor_, "in [0, 1]", where);
 }

@@ -51,7 +51,7 @@ struct ApplyOptions {
 ///
 ///     class Lion final : public tp::train::Optimizer {
 ///      public:
-///       explicit Lion(tp::train::LearningRate rate) : Optimizer("Lion", std::move(rate), {{"m"}}) {}
+///       explicit Lion(const tp::train::LearningRate& rate) : Optimizer("Lion", rate, {{"m"}}) {}
 ///
 ///      private:
 ///       tp::Tensors updated(const tp::Tensor& value, const tp::Tensor& g, const tp::Tensors& slots,
@@ -157,7 +157,7 @@ class TAPESTRY_API Optimizer {
   /// The learning rate of the next step.
   double learning_rate() const { return rule_->learning_rate(iterations()); }
   /// Sets the learning rate of all steps from the next one on, including those in graphs.
-  void set_learning_rate(LearningRate rate) { rule_->learning_rate = std::move(rate); }
+  void set_learning_rate(const LearningRate& rate) { rule_->learning_rate = rate; }
 
   /// A slot of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when there is no such slot, or when the
   /// optimizer has not updated the Variable yet.
@@ -200,7 +200,7 @@ class TAPESTRY_API Optimizer {
 
   /// For an optimizer of one's own. Throws InvalidArgumentError for a slot without a name or with a dot in its name,
   /// and for two slots of one name.
-  Optimizer(std::string name, LearningRate learning_rate, std::vector<Slot> slots, Where where = Where::here());
+  Optimizer(std::string name, const LearningRate& learning_rate, std::vector<Slot> slots, Where where = Where::here());
   /// Computes what a step makes of a Variable: its new value, then the new values of its slots, in their order. It must
   /// be made of ops, and must not change anything itself. In a trace it is called once, and becomes part of the graph.
   /// If it throws, the step is not made. If it returns a value of another dtype or shape, the step throws
@@ -208,7 +208,8 @@ class TAPESTRY_API Optimizer {
   virtual Tensors updated(const Tensor& value, const Tensor& gradient, const Tensors& slots, const Step& step) const;
 
   /// For the optimizers of the library. Their formulas are kernels.
-  Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots, NumbersOf numbers);
+  Optimizer(std::string name, Update formula, const LearningRate& learning_rate, std::vector<Slot> slots,
+            NumbersOf numbers);
 
  private:
   /// The data that steps in graphs share with the optimizer.

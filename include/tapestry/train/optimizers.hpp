@@ -27,7 +27,7 @@ struct GradientDescentOptions {
 class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
-  explicit GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options = {},
+  explicit GradientDescentOptimizer(const LearningRate& learning_rate, const GradientDescentOptions& options = {},
                                     Where where = Where::here());
 };
 
@@ -46,7 +46,7 @@ struct MomentumOptions {
 class TAPESTRY_API MomentumOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule. A momentum of 0.9 is usual, and a negative one is an error.
-  MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options = {},
+  MomentumOptimizer(const LearningRate& learning_rate, double momentum, const MomentumOptions& options = {},
                     Where where = Where::here());
 };
 
@@ -70,7 +70,7 @@ struct AdamOptions {
 class TAPESTRY_API AdamOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
-  explicit AdamOptimizer(LearningRate learning_rate = 0.001, const AdamOptions& options = {},
+  explicit AdamOptimizer(const LearningRate& learning_rate = 0.001, const AdamOptions& options = {},
                          Where where = Where::here());
 };
 
@@ -91,7 +91,7 @@ struct AdamWOptions {
 class TAPESTRY_API AdamWOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
-  explicit AdamWOptimizer(LearningRate learning_rate = 0.001, const AdamWOptions& options = {},
+  explicit AdamWOptimizer(const LearningRate& learning_rate = 0.001, const AdamWOptions& options = {},
                           Where where = Where::here());
 };
 
@@ -113,7 +113,7 @@ struct RMSPropOptions {
 class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
-  explicit RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options = {},
+  explicit RMSPropOptimizer(const LearningRate& learning_rate, const RMSPropOptions& options = {},
                             Where where = Where::here());
 };
 
@@ -133,7 +133,7 @@ struct AdagradOptions {
 class TAPESTRY_API AdagradOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
-  explicit AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options = {},
+  explicit AdagradOptimizer(const LearningRate& learning_rate, const AdagradOptions& options = {},
                             Where where = Where::here());
 };
 

@@ -149,7 +149,7 @@ struct LinearWarmupOptions {
 class TAPESTRY_API LinearWarmup {
  public:
   /// `warmup_steps` must be positive, and start_factor in [0, 1].
-  LinearWarmup(LearningRate after, std::int64_t warmup_steps, const LinearWarmupOptions& options = {},
+  LinearWarmup(const LearningRate& after, std::int64_t warmup_steps, const LinearWarmupOptions& options = {},
                Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
