@@ -161,9 +161,8 @@ Results found_by(const LoopCode& code, const Loop& loop, std::int64_t step) {
 }
 
 bool agree(const Results& a, const Results& b) {
-  const auto same = [](const Tensor& x, const Tensor& y) { return same_bits(x, y); };
-  return a.done == b.done && std::equal(a.carried.begin(), a.carried.end(), b.carried.begin(), same) &&
-         std::equal(a.stacks.begin(), a.stacks.end(), b.stacks.begin(), same);
+  return a.done == b.done && std::equal(a.carried.begin(), a.carried.end(), b.carried.begin(), same_results) &&
+         std::equal(a.stacks.begin(), a.stacks.end(), b.stacks.begin(), same_results);
 }
 
 /// A loop of random functions with a counter, which is the first carried value, and a limit of 40 iterations or less.

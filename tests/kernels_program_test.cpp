@@ -2,7 +2,6 @@
 // layout and number of threads.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -28,21 +27,6 @@ using namespace tapestry;
 using namespace tapestry::testing;
 
 namespace {
-
-/// Equal bits, but that of two NaNs an addition may give either.
-bool same_results(const Tensor& a, const Tensor& b) {
-  if (same_bits(a, b)) return true;
-  if (a.dtype() != b.dtype() || a.shape() != b.shape() || !is_floating(a.dtype())) return false;
-  bool same = true;
-  detail::visit_dtype(a.dtype(), [&]<class T>() {
-    const auto *x = static_cast<const T*>(a.impl().data), *y = static_cast<const T*>(b.impl().data);
-    same = std::equal(x, x + a.size(), y, [](T u, T v) {
-      return std::memcmp(&u, &v, sizeof(T)) == 0 ||
-             (std::isnan(static_cast<double>(u)) && std::isnan(static_cast<double>(v)));
-    });
-  });
-  return same;
-}
 
 /// Whether the blocks give the bits of the single ops, with any number of threads.
 bool agrees(const Program& program, const List& inputs, const Shape& shape) {

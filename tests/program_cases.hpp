@@ -2,6 +2,9 @@
 
 // Programs of elementwise functions, with operands in every layout, to be run in two ways.
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <random>
 
 #include "backend/program.hpp"
@@ -11,6 +14,21 @@
 namespace tapestry::testing {
 
 using List = std::vector<Tensor>;
+
+/// Equal bits, but that of two NaNs an addition may give either.
+inline bool same_results(const Tensor& a, const Tensor& b) {
+  if (same_bits(a, b)) return true;
+  if (a.dtype() != b.dtype() || a.shape() != b.shape() || !is_floating(a.dtype())) return false;
+  bool same = true;
+  detail::visit_dtype(a.dtype(), [&]<class T>() {
+    const auto *x = static_cast<const T*>(a.impl().data), *y = static_cast<const T*>(b.impl().data);
+    same = std::equal(x, x + a.size(), y, [](T u, T v) {
+      return std::memcmp(&u, &v, sizeof(T)) == 0 ||
+             (std::isnan(static_cast<double>(u)) && std::isnan(static_cast<double>(v)));
+    });
+  });
+  return same;
+}
 
 /// Room for a program's outputs.
 inline List outputs_of(const Program& program, const Shape& shape, Device device = cpu()) {
