@@ -177,6 +177,7 @@ std::vector<data::Example> read_examples(const Json& request) {
 NamedValues inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature) {
   if (takes_examples(signature)) {
     std::vector<std::string> encoded;
+    encoded.reserve(examples.size());
     for (const data::Example& each : examples) encoded.push_back(data::encode(each));
     return whole_examples(std::move(encoded), signature);
   }

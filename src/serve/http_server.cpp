@@ -227,7 +227,9 @@ class HttpServer::Impl {
                       ? Answer{.status = 413, .body = error_body("The request is too large")}
                       : answer(request, std::move(body), allowed, deadline);
     response.status = sent.status;
-    response.set_content(std::move(sent.body), sent.type);
+    // `set_content` of older versions of httplib copies the body.
+    response.body = std::move(sent.body);
+    response.set_header("Content-Type", sent.type);
   }
 
   /// Reads the body, and keeps little more than the allowed size of it. Returns an answer if the connection must be

@@ -22,6 +22,7 @@ struct LimitedDepth {
   rapidjson::Document& document;
   int levels = 0;
 
+  // NOLINTBEGIN(readability-identifier-naming): these are the names that rapidjson calls
   bool Null() { return document.Null(); }
   bool Bool(bool value) { return document.Bool(value); }
   bool Int(int value) { return document.Int(value); }
@@ -36,6 +37,7 @@ struct LimitedDepth {
   bool EndObject(rapidjson::SizeType members) { return --levels >= 0 && document.EndObject(members); }
   bool StartArray() { return ++levels <= most_levels && document.StartArray(); }
   bool EndArray(rapidjson::SizeType elements) { return --levels >= 0 && document.EndArray(elements); }
+  // NOLINTEND(readability-identifier-naming)
 };
 
 struct Parsing {

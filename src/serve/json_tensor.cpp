@@ -126,6 +126,7 @@ class Elements {
             return Texts{.sizes = {sizes.begin(), sizes.end()}, .elements = values};
           } else if constexpr (std::is_same_v<List, std::vector<Bit>>) {
             std::vector<std::uint8_t> bytes;
+            bytes.reserve(values.size());
             for (const Bit bit : values) bytes.push_back(bit.value);
             return tapestry::tensor(bytes, shape).cast(boolean);
           } else {

@@ -26,6 +26,7 @@ struct Endpoint {
   std::string node;
   std::size_t output;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 in the operator that it makes for a pointer
   friend auto operator<=>(const Endpoint&, const Endpoint&) = default;
 };
 
@@ -286,6 +287,7 @@ class Numbering {
 
   std::vector<std::int64_t> numbers_of(const std::vector<std::string>& texts) {
     std::vector<std::int64_t> numbers;
+    numbers.reserve(texts.size());
     for (const std::string& each : texts) numbers.push_back(result_.texts.add(each));
     return numbers;
   }
@@ -384,7 +386,7 @@ class Numbering {
   /// Replaces a lookup by a gather from a list: the table's values for the keys 0, 1, 2 and so on, then its value for
   /// all other keys. Keys that are texts are the numbers of the model's texts, as only those are in the table: each
   /// second number from the first one on.
-  void look_up(NodeDef& node, const Table& table, std::vector<NodeDef>& added) {
+  void look_up(NodeDef& node, const Table& table, std::vector<NodeDef>& added) const {
     const auto place_of = [&](std::int64_t key) { return table.is_of_texts ? (key - first_text) / 2 : key; };
     std::int64_t places = 0;
     for (const std::int64_t key : table.keys) {
@@ -401,7 +403,7 @@ class Numbering {
     }
     const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs, const char* type_name,
                          TypeCode type) {
-      const std::string full = node.name + name;
+      std::string full = node.name + name;
       added.push_back({.name = full, .op = op, .inputs = std::move(inputs), .attrs = {{type_name, type}}});
       return full;
     };
@@ -432,7 +434,7 @@ class Numbering {
     is_listed = add("/is_listed", "LogicalAnd", {below, is_listed}, "T", bool_code);
     const std::string index = add("/index", "SelectV2", {is_listed, place, last}, "T", number_code);
     const auto take = [&](const char* name, const std::string& list, TypeCode type) {
-      const std::string full = add(name, "GatherV2", {list, index, axis}, "Tparams", type);
+      std::string full = add(name, "GatherV2", {list, index, axis}, "Tparams", type);
       added.back().attrs.insert({{"Tindices", number_code}, {"Taxis", index_code}, {"batch_dims", std::int64_t{0}}});
       return full;
     };
@@ -452,7 +454,7 @@ class Numbering {
     const bool is_whole = dtype == int64 || dtype == int32 || dtype == uint8;
     if (!is_whole || (width && *width > 0) || node.inputs.empty()) return;
     const auto constant = [&](const char* name, std::int64_t value) {
-      const std::string full = node.name + name;
+      std::string full = node.name + name;
       added.push_back({.name = full,
                        .op = "Const",
                        .attrs = {{"dtype", number_code}, {"value", io::TensorDef{number_code, tensor(value)}}}});

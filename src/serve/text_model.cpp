@@ -177,6 +177,7 @@ std::vector<TextModel::Parsing> TextModel::parsings_of(const std::vector<ParsedF
     group->placeholders.emplace(each.name, inner_input(input, each));
   }
   std::vector<Parsing> parsings;
+  parsings.reserve(groups.size());
   for (Group& each : groups)
     parsings.push_back({data::ExampleParser(std::move(each.features)), std::move(each.placeholders)});
   return parsings;
@@ -190,7 +191,7 @@ const Signature& TextModel::signature(const std::string& name) const {
   throw UnimplementedError("The signature \"" + name + "\" has tensors that are not plain arrays");
 }
 
-NamedTensors TextModel::tensors_of(const std::string& name, NamedValues inputs, RequestTexts& texts) const {
+NamedTensors TextModel::tensors_of(const std::string& name, NamedValues&& inputs, RequestTexts& texts) const {
   const auto of_texts = inputs_.find(name);
   NamedTensors tensors;
   tensors.reserve(inputs.size());
@@ -237,7 +238,7 @@ void TextModel::parse_examples(const Examples& examples, const std::string& key,
   }
 }
 
-NamedValues TextModel::values_of(const std::string& name, NamedTensors outputs, const RequestTexts& texts) const {
+NamedValues TextModel::values_of(const std::string& name, NamedTensors&& outputs, const RequestTexts& texts) const {
   NamedValues values;
   values.reserve(outputs.size());
   const SignatureInfo& info = infos_.at(name);

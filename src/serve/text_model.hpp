@@ -25,9 +25,9 @@ class TextModel {
 
   /// The tensors for the inputs of a signature. Throws InvalidArgumentError for values that do not fit. `texts`: gets
   /// the texts.
-  NamedTensors tensors_of(const std::string& name, NamedValues inputs, RequestTexts& texts) const;
+  NamedTensors tensors_of(const std::string& name, NamedValues&& inputs, RequestTexts& texts) const;
   /// The values of the outputs.
-  NamedValues values_of(const std::string& name, NamedTensors outputs, const RequestTexts& texts) const;
+  NamedValues values_of(const std::string& name, NamedTensors&& outputs, const RequestTexts& texts) const;
 
   const ModelTexts& texts() const { return texts_; }
 
