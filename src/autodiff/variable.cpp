@@ -29,7 +29,7 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
   const Where where = value.where();
   if (value.is_empty_tensor())
     throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), where);
-  const Tensor given = detail::computed(value.tensor({}, where));
+  Tensor given = detail::computed(value.tensor({}, where));
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
         detail::join(

@@ -97,13 +97,13 @@ void Carrier::start(std::int64_t slot, const Exchange& exchange) {
 
 Tensor Carrier::finish(std::int64_t slot, Device device, Where where) {
   if (const auto found = started_.find(slot); found != started_.end()) {
-    const Tensor result = found->second.exchange.output;
+    Tensor result = found->second.exchange.output;
     started_.erase(found);
     return result;
   }
-  const Tensor result = ranks_.background(where).wait(slot);
+  Tensor result = ranks_.background(where).wait(slot);
   if (device.is_cpu()) return result;
-  const Tensor there = make_tensor(result.dtype(), result.shape(), device);
+  Tensor there = make_tensor(result.dtype(), result.shape(), device);
   backend_of(device).copy_from_host(there.impl().data, result.impl().data, nbytes(result));
   return there;
 }
@@ -155,8 +155,7 @@ std::optional<std::vector<std::string>> Carrier::of_all_ranks(const std::functio
   auto* bytes = mutable_data<std::uint8_t>(mine);
   bytes[0] = works ? 1 : 0;
   bytes[1] = static_cast<std::uint8_t>(text.size());
-  std::memset(bytes + 2, 0, room - 2);
-  std::memcpy(bytes + 2, text.data(), text.size());
+  std::fill(std::copy(text.begin(), text.end(), bytes + 2), bytes + room, std::uint8_t{0});
   ranks_.run({.kind = Exchange::Kind::all_gather, .name = "joining devices", .input = mine, .output = all});
   std::vector<std::string> texts;
   for (int rank = 0; rank < ranks_.size; ++rank) {

@@ -293,6 +293,7 @@ std::vector<Operation> Graph::get_collection(std::string_view name) const {
     for (Node* node : found->second.operations)
       if (!holds_variables(name) || std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
   std::vector<Operation> list;
+  list.reserve(nodes.size());
   for (Node* node : nodes) list.push_back(operation_of(*node));
   return list;
 }
@@ -378,7 +379,7 @@ Tensor Variable::initialized_value(Where where) const {
 }
 
 Operation global_variables_initializer(Where where) {
-  const Operation init = variables_initializer(default_graph().variables(), "init", where);
+  Operation init = variables_initializer(default_graph().variables(), "init", where);
   default_graph().state()->initializes_all.insert(&node_of(init));
   return init;
 }

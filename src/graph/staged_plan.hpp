@@ -78,6 +78,6 @@ PlannedPart first_part(const GraphState& graph, const Request& request);
 
 /// Adds to `part.fetches` the tensors that the part of a request computes and the rest needs, and to `part.done` the
 /// nodes that it runs. Throws InvalidArgumentError for a placeholder that the part needs and that is not fed.
-void add_carried_fetches(const GraphState& graph, Request& part, const Request& whole);
+void add_carried_fetches(const GraphState& graph, Request& part, const Request& promised);
 
 }  // namespace tapestry::detail

@@ -61,7 +61,7 @@ Tensor fitted(const Value& argument, const Tensor& input, std::size_t place, Whe
                                where);
   };
   if (argument.is_empty_tensor()) refuse("an empty Tensor");
-  const Tensor given = argument.tensor({}, where);
+  Tensor given = argument.tensor({}, where);
   const auto describe = [&] { return to_string(given.dtype()) + to_string(given.shape()); };
   if (!can_be(input.shape(), given.shape())) refuse(describe());
   if (wanted == DType::unknown || given.dtype() == DType::unknown || (!literal && given.dtype() == wanted))
@@ -178,7 +178,7 @@ struct FlatTraces::State {
       found = traces.emplace(signature, Kept{trace, 0});
     }
     found->second.last_call = ++calls;
-    const FlatTrace trace = found->second.trace;
+    FlatTrace trace = found->second.trace;
     if (traces.size() > options.most_plans)
       traces.erase(std::min_element(traces.begin(), traces.end(), [](const auto& a, const auto& b) {
         return a.second.last_call < b.second.last_call;

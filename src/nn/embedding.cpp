@@ -53,7 +53,7 @@ Tensor EmbeddingBag::combined(const Tensor& ids, const Tensor& weights) const {
   // Padding looks up a row that is looked up anyway, so that no other row gets a gradient, which is 0.
   const Tensor rows = embedding_lookup(weight, where(is_id, ids, maximum(reduce_max(ids), 0)));
   const Tensor counts = is_id.cast(weight.dtype()), shares = weights ? where(is_id, weights, 0.0) : counts;
-  const Tensor sum = reduce_sum(where(expand_dims(is_id, -1), rows * expand_dims(shares, -1), 0.0), -2);
+  Tensor sum = reduce_sum(where(expand_dims(is_id, -1), rows * expand_dims(shares, -1), 0.0), -2);
   if (options_.combiner == Combiner::sum) return sum;
   return divide_no_nan(sum, reduce_sum(shares, -1, {.keep_dims = true}));
 }

@@ -46,7 +46,8 @@ Tensor reduced(const Tensor& elements, Reduction reduction) {
 template <class F>
 Tensor elementwise(std::string_view name, const In& targets, const In& predictions, Reduction reduction, F element) {
   return blaming(name, predictions.where(), [&] {
-    const Tensor t = fitting(targets, predictions), p = predictions.tensor();
+    const Tensor t = fitting(targets, predictions);
+    const Tensor& p = predictions.tensor();
     const bool has_floats = is_floating(t.dtype()) || is_floating(p.dtype());
     return reduced(has_floats ? element(t, p) : element(as_floats(t), as_floats(p)), reduction);
   });

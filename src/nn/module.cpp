@@ -185,6 +185,7 @@ StateDict Module::state_dict(Where where) const {
   return state;
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it changes the parts of the module
 void Module::load_state_dict(const StateDict& state, Where where) {
   const ExecuteNow now;
   const PauseRecording pause;
@@ -208,6 +209,7 @@ void Module::load_state_dict(const StateDict& state, Where where) {
   for (const auto& [leaf, value] : changes) set_value(leaf, value);
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it changes the parts of the module
 void Module::to(Device device, Where where) {
   const CallSiteScope site(where);
   const ExecuteNow now;
@@ -221,6 +223,7 @@ void Module::to(Device device, Where where) {
   });
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it changes the parts of the module
 void Module::to(DType dtype, Where where) {
   if (!is_floating(dtype))
     throw InvalidArgumentError(join("A module's numbers become a float type, not ", to_string(dtype)), where);
@@ -253,6 +256,7 @@ void Module::set_training(bool on) {
     if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->set_training(on);
 }
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it changes the parts of the module
 void Module::freeze(bool on, Where where) {
   for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
     if (leaf.is_parameter) variable_in(leaf)->cell()->trainable.set(!on);

@@ -154,8 +154,8 @@ NamedParts::NamedParts(NamedParts&& other) noexcept
   enter();
 }
 
-NamedParts& NamedParts::operator=(const NamedParts&) {
-  enter();
+NamedParts& NamedParts::operator=(const NamedParts& other) {
+  if (this != &other) enter();
   return *this;
 }
 

@@ -46,7 +46,7 @@ void BatchNorm::learn(const Tensor& count, const Tensor& mean, const Tensor& var
   const Tensor unbiased = variance * (count / maximum(count - 1, 1));
   // A batch without values has neither a mean nor a variance, so that there is nothing to learn from it.
   const Tensor has_values = greater(count, 0);
-  const auto move = [&](Variable running, const Tensor& to) {
+  const auto move = [&](const Variable& running, const Tensor& to) {
     const Tensor before = running;
     running.assign(where(has_values, old_part * before + new_part * to, before));
   };
@@ -73,7 +73,7 @@ namespace {
 
 Shape channels_of(std::int64_t groups, std::int64_t channels, Where where) {
   require_positive(groups, "GroupNorm", "groups", where);
-  const Shape shape = shape_of(channels, "GroupNorm", "channels", where);
+  Shape shape = shape_of(channels, "GroupNorm", "channels", where);
   if (channels % groups != 0)
     throw InvalidArgumentError(detail::join("GroupNorm: ", groups, " groups do not divide ", channels, " channels"),
                                where);

@@ -40,7 +40,7 @@ class LBFGS::Search {
     Point before = start_;
     double length = first_length;
     while (used_ < most_evaluations) {
-      const Point now = evaluate(length);
+      Point now = evaluate(length);
       if (!has_fallen(now) || (used_ > 1 && now.loss >= before.loss)) return zoom(before, now);
       if (is_flat(now)) return now;
       if (now.slope >= 0) return zoom(now, before);
@@ -64,7 +64,7 @@ class LBFGS::Search {
   /// between them.
   Point zoom(Point low, Point high) {
     while (used_ < most_evaluations && std::abs(high.length - low.length) * std::abs(low.slope) > 1e-16) {
-      const Point now = evaluate(between(low, high));
+      Point now = evaluate(between(low, high));
       if (!has_fallen(now) || now.loss >= low.loss) {
         high = now;
       } else {

@@ -127,13 +127,13 @@ Tensors GradientAccumulator::take(std::int64_t required, const std::stop_token& 
   if (count_ < required || stop.stop_requested()) throw CancelledError("TakeGrad operation was cancelled");
   ++step_;
   const std::int64_t count = std::exchange(count_, 0);
-  Sum sum = std::exchange(sum_, {});
+  const Sum sum = std::exchange(sum_, {});
   held_->give(std::exchange(bytes_, 0));
   lock.unlock();
-  return mean_of(std::move(sum), count);
+  return mean_of(sum, count);
 }
 
-Tensors GradientAccumulator::mean_of(Sum sum, std::int64_t count) const {
+Tensors GradientAccumulator::mean_of(const Sum& sum, std::int64_t count) const {
   if (!is_sparse_)
     return {is_mean_ && count > 1 ? sum.dense / full({}, static_cast<double>(count), {dtype_}) : sum.dense};
   const SummedRows rows = summed(concat(sum.indices), concat(sum.rows));

@@ -28,7 +28,7 @@ class GradientAccumulator final : public SharedResource {
   void add_rows(const Tensor& indices, const Tensor& rows);
   void apply(const io::NodeDef& node, const Tensors& inputs);
   Tensors take(std::int64_t required, const std::stop_token& stop);
-  Tensors mean_of(Sum sum, std::int64_t count) const;
+  Tensors mean_of(const Sum& sum, std::int64_t count) const;
   /// Notes that it holds so many bytes more.
   void hold(std::size_t bytes);
 

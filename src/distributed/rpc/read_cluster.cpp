@@ -122,6 +122,7 @@ Addresses slurm_tasks(const std::string& nodes, int tasks, const std::string& co
   if (tasks > most_tasks) throw InvalidArgumentError(join("SLURM_NTASKS: ", tasks, " tasks are too many"));
   const int count = static_cast<int>(hosts.size());
   std::vector<int> counts;
+  counts.reserve(hosts.size());
   for (int host = 0; host < count; ++host) counts.push_back(tasks / count + (host < tasks % count ? 1 : 0));
   if (!counts_of_hosts.empty())
     reading("SLURM_STEP_TASKS_PER_NODE", [&] { counts = slurm_counts(counts_of_hosts, tasks, hosts.size()); });

@@ -227,11 +227,13 @@ train::SyncReplicasOptimizer::Operations synchronize(train::Optimizer& optimizer
   std::vector<std::string> others = workers_of(here, counts.tokens);
   if (const auto at = std::find(others.begin(), others.end(), here); at != others.end()) others.erase(at);
   std::vector<Queue> queues;
+  queues.reserve(others.size());
   for (const std::string& each : others) queues.emplace_back(nodes, "sync_token_q" + each);
   const Queue own(nodes, "sync_token_q" + here), starts(nodes, "sync_starts");
   // That of the chief comes last: it may end the run when it has its token.
   const auto give_tokens = [&](const char* name, const Tensor& step) {
     std::vector<Operation> given;
+    given.reserve(queues.size());
     for (const Queue& each : queues) given.push_back(each.enqueue(step));
     std::optional<ControlScope> after;
     if (!given.empty()) after.emplace(ControlInputs(given));  // an empty list would leave the scope around

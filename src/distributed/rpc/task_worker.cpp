@@ -202,7 +202,7 @@ std::shared_ptr<TaskWorker::PartialRun> TaskWorker::partial_run(const rpc::RunGr
   if (const auto found = partial_runs_.find(request.step_id); found != partial_runs_.end()) return found->second;
   if (partial_runs_.size() >= most_runs)
     throw ResourceExhaustedError(join("The task has ", most_runs, " open partial runs, which is the most at a time"));
-  const auto run = std::make_shared<PartialRun>();
+  auto run = std::make_shared<PartialRun>();
   threads_.start([this, run, graph, step = request.step_id] {
     std::exception_ptr error;
     try {

@@ -129,6 +129,7 @@ Tensors TensorQueue::dequeue_many(std::int64_t count, const std::stop_token& sto
   Tensors results;
   for (std::size_t k = 0; k < types_.size(); ++k) {
     std::vector<Tensor> component;
+    component.reserve(taken.size());
     for (const Tensors& each : taken) component.push_back(each[k]);
     if (component.empty()) {
       Shape shape{0};

@@ -4,8 +4,6 @@
 
 namespace tapestry::detail {
 
-Tensors if_gradient(const Call& call, const Tensors& arrived);
-
 namespace {
 
 /// The gradient of an If or a Case: another one, whose branches are the gradients of the branches.

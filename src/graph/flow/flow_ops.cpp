@@ -9,9 +9,6 @@
 
 namespace tapestry::detail {
 
-Tensors if_gradient(const Call& call, const Tensors& arrived);
-Tensors while_gradient(const Call& call, const Tensors& arrived);
-
 namespace {
 
 Tensors refuse_to_run(const Call&) { throw InternalError("runs in the plan of a Session only"); }
@@ -203,8 +200,8 @@ bool is_flow(const Op& op) { return is_while(op) || is_if(op) || &op == &case_op
 
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions) {
   std::vector<Attr> list(attrs.begin(), attrs.end());
-  for (Attr& each : list)
-    if (each.name == "functions") each.value = functions_ref(std::move(functions));
+  const auto old = std::find_if(list.begin(), list.end(), [](const Attr& each) { return each.name == "functions"; });
+  if (old != list.end()) old->value = functions_ref(std::move(functions));
   return Attrs(list);
 }
 

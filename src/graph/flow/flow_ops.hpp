@@ -43,6 +43,11 @@ bool may_be_absent(const Tensor& tensor);
 TAPESTRY_API bool may_lack_elements(const Tensor& tensor);
 /// Whether a While computes the states of another loop again.
 TAPESTRY_API bool is_replayed(const Call& call);
+/// The gradients of the inputs of a branch or loop.
+/// @{
+Tensors if_gradient(const Call& call, const Tensors& arrived);
+Tensors while_gradient(const Call& call, const Tensors& arrived);
+/// @}
 /// The outputs of such a While by loops that formats of files have. The inputs are symbolic.
 Tensors compose_replay(const Call& call);
 

@@ -210,7 +210,7 @@ class LoopRunner final : public FlowRunner {
     return element;
   }
   static Tensor sizes_of(const Tensor& result) {
-    const Tensor sizes = make_tensor(int64, {result.rank()}, result.device());
+    Tensor sizes = make_tensor(int64, {result.rank()}, result.device());
     backend_of(sizes.device()).copy_from_host(sizes.impl().data, result.shape().sizes().data(), nbytes(sizes));
     return sizes;
   }

@@ -63,6 +63,7 @@ std::vector<char> FunctionGradient::reached(const Tensors& outputs) const {
 std::vector<Tensor> FunctionGradient::of(const Tensors& outputs, const Tensors& gradients,
                                          const std::vector<std::size_t>& wanted) {
   std::vector<Source> sources;
+  sources.reserve(wanted.size());
   std::vector<Tensor> stops;
   for (const std::size_t i : wanted) sources.emplace_back(function_.inputs[i]);
   for (const Tensor& each : function_.inputs)

@@ -85,44 +85,44 @@ class Nesting {
  public:
   explicit Nesting(Where where) {
     constexpr int most = 64;
-    if (depth_ == most)
+    if (depth == most)
       throw InvalidArgumentError(join("More than ", most, " branches or loops of a graph are nested. A function that ",
                                       "calls itself in a branch runs eagerly only; in a graph it is a while_loop"),
                                  where);
-    ++depth_;
+    ++depth;
   }
-  ~Nesting() { --depth_; }
+  ~Nesting() { --depth; }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
  private:
-  static thread_local int depth_;
+  static thread_local int depth;
 };
-thread_local int Nesting::depth_ = 0;
+thread_local int Nesting::depth = 0;
 
 /// While it lives, the ops that are traced in a function find what an earlier trace of it has learned of them.
 class FunctionScope {
  public:
-  explicit FunctionScope(std::vector<KnownChanges>& inside) : inside_(inside), outer_(std::exchange(current_, this)) {}
-  ~FunctionScope() { current_ = outer_; }
+  explicit FunctionScope(std::vector<KnownChanges>& inside) : inside_(inside), outer_(std::exchange(current, this)) {}
+  ~FunctionScope() { current = outer_; }
   FunctionScope(const FunctionScope&) = delete;
   FunctionScope& operator=(const FunctionScope&) = delete;
 
   /// Of the next op in the function that is being traced; nullptr if there is none.
   static KnownChanges* next_op() {
-    if (!current_) return nullptr;
-    std::vector<KnownChanges>& inside = current_->inside_;
-    if (current_->next_ == inside.size()) inside.emplace_back();
-    return &inside[current_->next_++];
+    if (!current) return nullptr;
+    std::vector<KnownChanges>& inside = current->inside_;
+    if (current->next_ == inside.size()) inside.emplace_back();
+    return &inside[current->next_++];
   }
 
  private:
-  static thread_local FunctionScope* current_;
+  static thread_local FunctionScope* current;
   std::vector<KnownChanges>& inside_;
   std::size_t next_ = 0;
   FunctionScope* outer_;
 };
-thread_local FunctionScope* FunctionScope::current_ = nullptr;
+thread_local FunctionScope* FunctionScope::current = nullptr;
 
 }  // namespace
 

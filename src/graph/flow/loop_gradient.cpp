@@ -7,8 +7,6 @@
 
 namespace tapestry::detail {
 
-Tensors while_gradient(const Call& call, const Tensors& arrived);
-
 namespace {
 
 /// Whether each node of a function depends on no more than the operands, and so is the same in every iteration.

@@ -65,7 +65,7 @@ class LoopStack {
       element_.shape = known;
     }
     if (!memory_ || memory_.shape()[0] < length) reserve(length);
-    const Tensor whole = view_part(memory_, 0, 0, length);
+    Tensor whole = view_part(memory_, 0, 0, length);
     if (!form_.ragged || !largest_.has_rank() || largest_ == element_.shape) return whole;
     return backend_of(device_).contiguous_copy(corner(whole, stacked(length, largest_)));
   }

@@ -16,7 +16,7 @@ class ReplayComposition {
   explicit ReplayComposition(const Call& call)
       : call_(call), parts_(call), backward_(functions_of(call)[0]), forward_(functions_of(call)[1]) {
     auto take = [&, next = call.inputs().begin()](std::size_t count) mutable {
-      const Tensors list(next, next + count);
+      Tensors list(next, next + count);
       next += static_cast<std::ptrdiff_t>(count);
       return list;
     };
@@ -79,7 +79,7 @@ class ReplayComposition {
       options.shape_invariants.push_back(forward_.inputs[i] ? forward_.inputs[i].shape() : states_[i].shape());
     options.shape_invariants.emplace_back();
     const FlatFunction advance = [&](const Tensors& values) {
-      const Tensor done = values[states_.size()];
+      const Tensor& done = values[states_.size()];
       Tensors elements;
       for (std::size_t i = 0; i < elements_; ++i)
         elements.push_back(gather(sequences_[i], parts_.reverse ? done : length - 1 - done, 0));

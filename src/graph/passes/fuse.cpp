@@ -140,6 +140,7 @@ class Groups {
     order.insert(order.end(), {from, into});
     order.insert(order.end(), after.begin(), after.end());
     std::vector<std::size_t> positions;
+    positions.reserve(order.size());
     for (const std::size_t group : order) positions.push_back(position_[group]);
     std::sort(positions.begin(), positions.end());
     for (std::size_t i = 0; i < order.size(); ++i) position_[order[i]] = positions[i];

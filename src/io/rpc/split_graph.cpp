@@ -87,6 +87,7 @@ bool takes_reference(const NodeDef& node) {
 
 std::vector<std::string> names_of(const std::vector<DeviceDef>& devices) {
   std::vector<std::string> names;
+  names.reserve(devices.size());
   for (const DeviceDef& each : devices) names.push_back(each.name);
   return names;
 }
@@ -192,6 +193,7 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const auto& each) { return spec.is_at(each); });
     if (found != tasks.end()) return *found;
     std::vector<std::string> there;
+    there.reserve(tasks.size());
     for (const std::string& each : tasks) there.push_back(each + "/device:*");
     refuse_device(graph.nodes[i], there);
   };
