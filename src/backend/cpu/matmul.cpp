@@ -82,7 +82,7 @@ bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std:
 }
 
 Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
-  const Operand operand = read_in_place(x, transpose);
+  Operand operand = read_in_place(x, transpose);
   if (is_readable(rows, columns, operand.row, operand.column)) return operand;
   // Matrices that the batch repeats are copied once.
   const Tensor once = backend.contiguous(view_without_repeats(x, x.rank() - 2));

@@ -87,6 +87,7 @@ class VectorCode {
     std::uint8_t detail = 0;
     std::array<int, 3> operands{-1, -1, -1};
     std::uint64_t bits = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 in the operator that it makes for a pointer
     friend auto operator<=>(const Node&, const Node&) = default;
   };
 
