@@ -13,19 +13,19 @@ class EndSignal {
  public:
   /// From here on the signals end the waiting, and not the process.
   EndSignal() {
-    sem_init(&came_, 0, 0);
+    sem_init(&came, 0, 0);
     struct sigaction action {};
-    action.sa_handler = [](int) { sem_post(&came_); };
+    action.sa_handler = [](int) { sem_post(&came); };
     action.sa_flags = SA_RESTART;
     for (const int signal : {SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
   }
   void wait() {
-    while (sem_wait(&came_) != 0 && errno == EINTR) {
+    while (sem_wait(&came) != 0 && errno == EINTR) {
     }
   }
 
  private:
-  static inline sem_t came_{};
+  static inline sem_t came{};
 };
 
 }  // namespace tapestry::detail

@@ -15,8 +15,10 @@
 
 // Of Open MPI 5 and of MPICH: after a process has ended, the others go on.
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): the names are theirs
 __attribute__((weak)) int MPIX_Comm_shrink(MPI_Comm, MPI_Comm*);
 __attribute__((weak)) int MPIX_Comm_revoke(MPI_Comm);
+// NOLINTEND(readability-identifier-naming)
 }
 
 namespace tapestry::detail {
@@ -71,7 +73,7 @@ void float_extreme(void* from, void* to, int* count, MPI_Datatype* type) {
 
 template <bool is_max>
 MPI_Op float_extreme_op() {
-  static const MPI_Op op = [] {
+  static MPI_Op op = [] {
     MPI_Op made;
     MPI_Op_create(float_extreme<is_max>, 1, &made);
     return made;
@@ -259,8 +261,8 @@ class MpiCollectives final : public Collectives {
     const auto count = static_cast<std::int64_t>(exchange.output.size());
     if (count == 0) return;
     const DType dtype = exchange.input.dtype();
-    const MPI_Datatype type = type_of(dtype);
-    const MPI_Op op = op_of(exchange.reduce, dtype);
+    MPI_Datatype type = type_of(dtype);
+    MPI_Op op = op_of(exchange.reduce, dtype);
     if (count <= INT_MAX) {
       check(MPI_Reduce_scatter_block(bytes_at(exchange.input, 0), bytes_at(exchange.output, 0), static_cast<int>(count),
                                      type, op, ranks_));
