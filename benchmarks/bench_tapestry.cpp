@@ -37,7 +37,7 @@ struct Training {
 
 using Loss = Tensor (*)(const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target);
 
-Workload training(std::shared_ptr<Training> state, Loss loss, Mode mode) {
+Workload training(const std::shared_ptr<Training>& state, Loss loss, Mode mode) {
   for (Tensor* each : {&state->x, &state->target}) *each = tp::identity(*each);  // on the device that is measured
   const auto step = [s = state.get(), loss](const Tensor& x, const Tensor& target) {
     tp::GradientTape tape;
@@ -266,7 +266,7 @@ Tensor scan(Inputs in) {
   const Tensor& weights = in[1];
   const std::int64_t batch = in[0].shape()[1], hidden = weights.shape()[1] / 4;
   const auto cell = [&](std::tuple<Tensor, Tensor> state, Tensor x) {
-    const auto [h, c] = state;
+    const auto [h, c] = std::move(state);
     const std::vector<Tensor> gates = tp::split(tp::matmul(tp::concat({x, h}, 1), weights), 4, 1);
     const Tensor next = tp::sigmoid(gates[1]) * c + tp::sigmoid(gates[0]) * tp::tanh(gates[2]);
     const Tensor shown = tp::sigmoid(gates[3]) * tp::tanh(next);
