@@ -429,11 +429,10 @@ TEST_CASE("a task that gets garbage goes on") {
       call(method, bytes);
     }
   // Graphs that contradict themselves.
-  for (const char* text : {"node { name: 'a' op: '_Send' }", "node { name: 'a' op: 'Add' input: 'b' }",
-                           "node { name: 'a' op: 'NoOp' input: '^a' }",
-                           "node { name: 'a' op: '_Recv' } node { name: 'a' "
-                           "op: '_Recv' }",
-                           "node { name: 'a' op: '_Recv' } node { name: 'b' op: 'Relu' input: 'a' }"}) {
+  for (const char* text :
+       {"node { name: 'a' op: '_Send' }", "node { name: 'a' op: 'Add' input: 'b' }",
+        "node { name: 'a' op: 'NoOp' input: '^a' }", "node { name: 'a' op: '_Recv' } node { name: 'a' op: '_Recv' }",
+        "node { name: 'a' op: '_Recv' } node { name: 'b' op: 'Relu' input: 'a' }"}) {
     io::GraphDef graph = io::decode(io::from_text(text));
     const auto registered = rpc::encode(rpc::RegisterGraphRequest{.graph_def = io::encode(graph)}).joined();
     call("RegisterGraph", registered);

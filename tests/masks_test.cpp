@@ -42,7 +42,8 @@ TEST_CASE("positions and masks: whatever is known of batch and time") {
     const auto angles = (fixed(x) - x).to_vector<float>();
     for (std::int64_t t = 0; t < time; ++t)
       for (std::int64_t i = 0; i < 4; ++i) {
-        const double angle = static_cast<double>(t) / std::pow(10000.0, static_cast<double>(i / 2 * 2) / 4);
+        const std::int64_t even = i - i % 2;
+        const double angle = static_cast<double>(t) / std::pow(10000.0, static_cast<double>(even) / 4);
         CHECK(static_cast<double>(angles[static_cast<std::size_t>(t * 4 + i)]) ==
               doctest::Approx(i % 2 == 0 ? std::sin(angle) : std::cos(angle)).epsilon(1e-5));
       }

@@ -230,7 +230,7 @@ TEST_CASE("a training goes on when its server was lost") {
 TEST_CASE("what a training session refuses") {
   const TemporaryFolder folder;
   const Regression model = make_model();
-  for (MonitoredSessionOptions bad :
+  for (const MonitoredSessionOptions& bad :
        {MonitoredSessionOptions{.save_checkpoint_steps = -1}, MonitoredSessionOptions{.save_checkpoint_secs = -1},
         MonitoredSessionOptions{.max_to_keep = -1}, MonitoredSessionOptions{.stop_at_step = -1},
         MonitoredSessionOptions{.max_wait_secs = -1}})
@@ -240,7 +240,7 @@ TEST_CASE("what a training session refuses") {
     const Server server = Server::create_local_server();
     const std::string target = remote ? server.target() : "";
     const std::string prefix = in(folder, "c/model.ckpt-1");
-    const auto restored = [&](StateDict values) {
+    const auto restored = [&](const StateDict& values) {
       tensor_bundle::save(prefix, values);
       update_checkpoint_state(in(folder, "c"), {.latest = prefix});
       MonitoredSession(target, make_model().graph, {.checkpoint_dir = in(folder, "c")});

@@ -121,7 +121,8 @@ TEST_CASE("records: patterns") {
   const std::string more = folder / "with m*", trains = folder / "train*";
   CHECK(bytes_of(data::records({folder / "with m*", folder / "train*"})) == expected);
   CHECK(bytes_of(data::records({more, trains})) == expected);
-  CHECK(bytes_of(data::records({more.c_str(), trains.c_str()})) == expected);
+  const char *const more_text = more.c_str(), *const trains_text = trains.c_str();
+  CHECK(bytes_of(data::records({more_text, trains_text})) == expected);
   CHECK(bytes_of(data::records(std::vector{more, trains})) == expected);
   CHECK(bytes_of(data::records({more})) == Texts{"more"});
   CHECK(bytes_of(data::records(more.c_str())) == Texts{"more"});

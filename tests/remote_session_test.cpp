@@ -75,7 +75,7 @@ using Answers = std::map<std::string, std::function<std::string()>>;
 std::unique_ptr<detail::Listener> liar(Answers answers) {
   return detail::memory_transport().listen(
       {.host = "", .port = 0, .message_bytes = 1 << 20},
-      [answers = std::move(answers)](std::string_view method, std::string_view, std::stop_token) {
+      [answers = std::move(answers)](std::string_view method, std::string_view, const std::stop_token&) {
         detail::Pieces reply;
         reply.add(answers.at(std::string(method.substr(method.rfind('/') + 1)))());
         return reply;
@@ -134,6 +134,7 @@ TEST_CASE("runs, callables and partial runs give what a session in this process 
   const Tensor sum = add(a, b, "sum"), product = multiply(sum, a, "product");
   const auto [top, place] = top_k(product, 1);
   const Tensor branch = cond(
+      // NOLINTNEXTLINE(performance-no-automatic-move): what is captured stays
       less(reduce_sum(a), 1.0), [&] { return product * 2.0; }, [&] { return product; });
   const auto [i, s] = while_loop([](const Tensor& n, const Tensor&) { return less(n, 4); },
                                  [&](const Tensor& n, const Tensor& each) {

@@ -99,18 +99,18 @@ std::string damaged(std::string bytes, std::mt19937_64& random) {
 
 TEST_CASE("a message that was written is read as it was") {
   for (unsigned seed = 0; seed < 20; ++seed) {
-#define TAPESTRY_ROUND_TRIP(Message)                            \
-  {                                                             \
-    INFO(#Message ", seed ", seed);                             \
-    Message message;                                            \
-    Filler(seed).fill(message);                                 \
-    const Pieces pieces = encode(message);                      \
-    const std::string bytes = pieces.joined();                  \
-    CHECK(pieces.size() == bytes.size());                       \
-    const auto read = decode<Message>(bytes);                   \
-    CHECK(text(read) == text(message));                         \
-    CHECK(encode(read).joined() == bytes);                      \
-    CHECK(encode(Message{}).size() <= 8); /* a message in it */ \
+#define TAPESTRY_ROUND_TRIP(Message)                          \
+  {                                                           \
+    INFO(#Message ", seed ", seed);                           \
+    Message message;                                          \
+    CHECK(encode(message).size() <= 8); /* a message in it */ \
+    Filler(seed).fill(message);                               \
+    const Pieces pieces = encode(message);                    \
+    const std::string bytes = pieces.joined();                \
+    CHECK(pieces.size() == bytes.size());                     \
+    const auto read = decode<Message>(bytes);                 \
+    CHECK(text(read) == text(message));                       \
+    CHECK(encode(read).joined() == bytes);                    \
   }
     TAPESTRY_RPC_MESSAGES(TAPESTRY_ROUND_TRIP)
   }

@@ -235,7 +235,7 @@ std::vector<Tensor> trained(const Rule& rule, const Tensor& first, const Tensor&
   } else {
     const auto step = [&](const Tensor& of) {
       GradientTape tape;
-      const Tensor value = loss(of);
+      Tensor value = loss(of);
       apply(tape.gradient(value, w));
       return value;
     };
@@ -243,7 +243,7 @@ std::vector<Tensor> trained(const Rule& rule, const Tensor& first, const Tensor&
     for (int i = 0; i < 3; ++i) mode == Mode::traced ? traced(ids) : step(ids);
   }
   std::vector<Tensor> state{w};
-  for (const std::string& slot : optimizer->get_slot_names()) state.push_back(optimizer->get_slot(w, slot));
+  for (const std::string& slot : optimizer->get_slot_names()) state.emplace_back(optimizer->get_slot(w, slot));
   return state;
 }
 
@@ -405,7 +405,7 @@ TEST_CASE("an id outside the table is an error with the ids, and nothing changes
     const auto step = trace(
         [&](const Tensor& of) {
           GradientTape tape;
-          const Tensor loss = loss_of(gather(w, of));
+          Tensor loss = loss_of(gather(w, of));
           optimizer.apply_gradients({tape.gradient(loss, w)}, {w});
           return loss;
         },
@@ -437,7 +437,7 @@ TEST_CASE("a step needs no memory of the size of the table") {
     const std::unique_ptr<Optimizer> optimizer = rule.make();
     const auto step = [&](const Tensor& ids) {
       GradientTape tape;
-      const Tensor loss = loss_of(embedding_lookup(w, ids)) + loss_of(gather(w, {7, 8}));
+      Tensor loss = loss_of(embedding_lookup(w, ids)) + loss_of(gather(w, {7, 8}));
       const auto [clipped, norm] = clip_by_global_norm({tape.gradient(loss, w)}, 1.0);
       optimizer->apply_gradients({clipped[0]}, {w});
       return loss;

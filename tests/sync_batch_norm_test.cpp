@@ -46,9 +46,9 @@ TEST_CASE("a synchronised batch norm has the numbers of a batch norm of the join
         const Tensor own = x(part), w = weights(part);
         std::vector<Tensor> results =
             traced ? trace(f, {spec(float64, {-1, 2, 3}), spec(float64, {-1, 2, 3})})(own, w) : f(own, w);
-        results.push_back(norm.running_mean);
-        results.push_back(norm.running_var);
-        results.push_back(norm.num_batches_tracked);
+        results.emplace_back(norm.running_mean);
+        results.emplace_back(norm.running_var);
+        results.emplace_back(norm.num_batches_tracked);
         norm.eval();
         results.push_back(norm(own));
         return results;

@@ -21,8 +21,8 @@ namespace {
 class Composed final : public train::Optimizer {
  public:
   enum class Broken { no, count, dtype, shape, empty };
-  explicit Composed(train::LearningRate rate, Broken broken = Broken::no)
-      : Optimizer("Composed", std::move(rate), {{"momentum"}}), broken_(broken) {}
+  explicit Composed(const train::LearningRate& rate, Broken broken = Broken::no)
+      : Optimizer("Composed", rate, {{"momentum"}}), broken_(broken) {}
 
  private:
   Tensors updated(const Tensor& value, const Tensor& gradient, const Tensors& slots, const Step& step) const override {
@@ -39,7 +39,7 @@ class Composed final : public train::Optimizer {
 /// Adam, which needs the number of the step.
 class OwnAdam final : public train::Optimizer {
  public:
-  explicit OwnAdam(train::LearningRate rate) : Optimizer("OwnAdam", std::move(rate), {{"m"}, {"v"}}) {}
+  explicit OwnAdam(const train::LearningRate& rate) : Optimizer("OwnAdam", rate, {{"m"}, {"v"}}) {}
 
  private:
   Tensors updated(const Tensor& value, const Tensor& g, const Tensors& slots, const Step& step) const override {

@@ -86,7 +86,7 @@ Tensor Machine::run(const Step& step, const Values& values) {
   // What reads or changes a Variable or draws random numbers waits for what did so before it.
   const std::size_t before = default_graph().operations().size();
   const auto after = control_dependencies(last_effects_);
-  const Tensor value = step.production->run(*this, step, operands);
+  Tensor value = step.production->run(*this, step, operands);
   std::vector<Operation> effects;
   const std::vector<Operation> operations = default_graph().operations();
   std::copy_if(operations.begin() + static_cast<std::ptrdiff_t>(before), operations.end(), std::back_inserter(effects),
@@ -107,7 +107,7 @@ Tensor Machine::run(const std::vector<Step>& body, const Values& operands) {
 Tensor Machine::run_quietly(const std::vector<Step>& body, const Values& operands) {
   const bool outside = std::exchange(observes_, false);
   try {
-    const Tensor value = run(body, operands);
+    Tensor value = run(body, operands);
     observes_ = outside;
     return value;
   } catch (...) {

@@ -56,8 +56,8 @@ struct Call {
 class Client {
  public:
   explicit Client(const std::string& address,
-                  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials())
-      : stub_(grpc::CreateChannel(address, std::move(credentials))) {}
+                  const std::shared_ptr<grpc::ChannelCredentials>& credentials = grpc::InsecureChannelCredentials())
+      : stub_(grpc::CreateChannel(address, credentials)) {}
 
   Reply call(const std::string& method, const std::string& request, const Call& options = {}) {
     grpc::ClientContext context;

@@ -238,7 +238,7 @@ TEST_CASE("policies, labels, and a configuration that changes") {
 
 // ---- Batches
 
-Tensor column(std::vector<float> values) { return tensor(values); }
+Tensor column(const std::vector<float>& values) { return tensor(values); }
 
 /// Squares, and notes the sizes of what it is given.
 struct Squares {
