@@ -58,6 +58,9 @@ TEST_CASE("what is refused") {
   const Tensor x = ones({2, 3});
   const auto message = [](const auto& f) { return message_of<InvalidArgumentError>(f); };
   CHECK(message([&] { quantile(x, 1.5, 0); }) == "q must be in [0, 1], but is 1.500000");
+  CHECK(message([&] { median(zeros({0})); }) == "axis 0 of x has no elements, its shape is [0]");
+  CHECK(message([&] { quantile(zeros({2, 0}), 0.5, 1); }) == "axis 1 of x has no elements, its shape is [2,0]");
+  CHECK(median(zeros({0, 2}), 1).shape() == Shape{0});
   CHECK(message([&] { diff(x, -1); }) == "n must not be negative, but is -1");
   CHECK(message([&] { histogram_fixed_width(x, 1, 0); }) ==
         "low must be below high and bins at least 1, but they are 1.000000, 0.000000 and 100");

@@ -53,6 +53,8 @@ Tensor running(std::string_view op, const In& x, std::int64_t axis, std::string_
 
 /// The elements of a tensor in ascending order along an axis, at a fraction q of the way.
 Tensor quantile_along(const Tensor& x, double q, int axis, bool keep) {
+  if (x.shape().sizes()[axis] == 0)
+    throw InvalidArgumentError(detail::join("axis ", axis, " of x has no elements, its shape is ", x.shape()));
   const Tensor sorted = sort(x, axis);
   const Tensor last = size(sorted, axis).cast(float64) - 1.0;
   const Tensor position = last * q, below = floor(position);

@@ -52,7 +52,8 @@ TAPESTRY_API Tensor nan_to_num(In x, const NanToNumOptions& options = {}, std::s
 TAPESTRY_API Tensor reduce_std(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// The elements below which a part q of all elements along an axis lies, or of all elements; between two elements on
-/// the line between them. The dtype is that of `reduce_mean`. Throws InvalidArgumentError unless 0 <= q <= 1.
+/// the line between them. The dtype is that of `reduce_mean`. Throws InvalidArgumentError unless 0 <= q <= 1,
+/// and for no elements.
 /// @{
 TAPESTRY_API Tensor quantile(In x, double q, std::int64_t axis, const ReduceOptions& options = {},
                              std::string_view name = {});
