@@ -25,10 +25,13 @@ LACKS = (
 
 
 def beyond_the_evaluator(node):
-    """It knows nothing of a transposed convolution in groups, and compares the wrong sizes where an axis is negative."""
-    attributes = {each.name: each.i for each in node.attribute}
-    return (node.op_type == "ConvTranspose" and attributes.get("group", 1) > 1 or
-            node.op_type == "GatherElements" and attributes.get("axis", 0) < 0)
+    """It knows nothing of a transposed convolution in groups and of a Scan that goes backward, and compares the wrong
+    sizes where an axis is negative."""
+    numbers = {each.name: each.i for each in node.attribute}
+    directions = [way for each in node.attribute if each.name.endswith("_directions") for way in each.ints]
+    return (node.op_type == "ConvTranspose" and numbers.get("group", 1) > 1 or
+            node.op_type == "GatherElements" and numbers.get("axis", 0) < 0 or
+            node.op_type == "Scan" and any(directions))
 
 
 class Judge:
