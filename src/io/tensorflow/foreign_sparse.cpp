@@ -224,8 +224,10 @@ Tensors read_sparse_concat(const ForeignNode& n) {
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<std::int64_t> own = n.numbers(2 * count + i);
     if (own.size() != shape.size()) n.node.refuse("its tensors have several ranks");
-    if (__builtin_add_overflow(offsets.back(), std::exchange(own[axis], shape[axis]), &offsets.emplace_back()))
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(offsets.back(), std::exchange(own[axis], shape[axis]), &end))
       n.node.refuse("its sizes are too large");
+    offsets.push_back(end);
     if (own != shape) n.node.refuse("its tensors have sizes that do not fit");
   }
   shape[axis] = offsets.back();
@@ -248,6 +250,7 @@ Tensors part_of(const ForeignNode& n, std::size_t first, const std::vector<std::
   const std::vector<std::int64_t> shape = n.numbers(first + 2);
   if (start.size() != shape.size() || size.size() != shape.size()) n.node.refuse("its part has another rank");
   for (std::size_t i = 0; i < size.size(); ++i) {
+    if (shape[i] < 0) n.node.refuse("its shape has a negative size");
     if (start[i] < 0 || size[i] < 0) n.node.refuse("its part begins, or ends, before the beginning");
     size[i] = std::clamp<std::int64_t>(shape[i] - start[i], 0, size[i]);
   }
