@@ -591,8 +591,8 @@ class Recomputed {
 ///
 /// The gradient is made of ops, so it can be differentiated again. A function that returns a `CustomGradients` has
 /// several results, which the call gives in a std::vector: its gradient function gets those of all of them at once. A
-/// function that takes one std::vector of Tensors is
-/// called with such a list, of any length, such as the weights of a module.
+/// function that takes one std::vector of Tensors is called with such a list, of any length, such as the weights of a
+/// module.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
   detail::require_function(f, "custom_gradient", where);

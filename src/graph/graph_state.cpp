@@ -451,7 +451,8 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
-  static_cast<void>(variable.cell()->is_replaced.read());  // a trace is of this cell
+  // A function that has traced this cell learns so when a module has another one in its place.
+  static_cast<void>(variable.cell()->is_replaced.read());
   // Only a function chooses a device for a Variable from outside the graph. A slot is with its Variable.
   const auto owner = variable.cell()->owner.lock();
   std::string device;
