@@ -111,10 +111,7 @@ Op combine_op(const char* name, Gradient gradient) {
   return {
       .name = name,
       .attrs = {{"axis", AttrKind::number}},
-      .infer = [](const Call& call) -> Specs {
-        Specs specs = ops::unsorted_segment_sum.infer(call);
-        return specs;
-      },
+      .infer = [](const Call& call) -> Specs { return ops::unsorted_segment_sum.infer(call); },
       .cpu = run_combine<f>,
       .gradient = std::move(gradient),
       .needs = f == Combine::product ? Needs{3, 0} : Needs{3, 1},
