@@ -117,4 +117,65 @@ TEST_CASE("a gradient does not run again what a constant of a branch or of a loo
   }
 }
 
+TEST_CASE("loops over tensors of 8 axes that change Variables or draw random numbers have gradients") {
+  const Shape shape{2, 1, 3, 1, 2, 1, 1, 2};
+  const Variable v(ones(shape, float64), {.name = "v"}), count(zeros({}, float64), {.trainable = false});
+  const auto repeat = [&](const std::function<Tensor(const Tensor&)>& body, const Tensor& x, const Tensor& n) {
+    return std::get<1>(while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                  [&](Tensor i, Tensor s) {
+                                    return std::tuple{i + 1, body(s)};
+                                  },
+                                  std::tuple{0, x}));
+  };
+  const std::vector<std::function<Tensor(const Tensor&)>> bodies{
+      [&](const Tensor& s) {
+        count.assign_add(1.0);
+        return sin(s * v) + s * count;
+      },
+      [&](const Tensor& s) {
+        v.assign(v * 0.5 + square(s));
+        return v * s;
+      },
+      [&](const Tensor& s) { return s * random::normal(s.shape(), {.dtype = float64}) + exp(s); },
+      [&](const Tensor& s) { return where(greater(s, 0.3), dropout(s, 0.5) * s, tanh(s) * v); },
+  };
+  const std::vector<Shape> specs{
+      shape, {-1, 1, 3, 1, 2, 1, 1, 2}, {-1, 1, 3, 1, 2, 1, 1, -1}, {-1, 1, -1, -1, 2, 1, -1, -1}};
+  const Tensor x = sin(reshape(arange(24.0, {.dtype = float64}), shape)) * 0.7;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    CAPTURE(i);
+    const auto derivatives = [&](const Tensor& start, const Tensor& n) {
+      const auto first = [&] {
+        GradientTape tape;
+        tape.watch(start);
+        const Tensor y = repeat(bodies[i], start, n);
+        return std::tuple{y, tape.gradient(y, start)};
+      };
+      GradientTape tape;
+      tape.watch(start);
+      const auto [y, slope] = first();
+      return std::tuple{y, slope, tape.gradient(slope, start, {.unconnected = Unconnected::zero})};
+    };
+    const auto begin = [&] {
+      v.assign(ones(shape, float64));
+      count.assign(0.0);
+      random::seed(7);
+    };
+    for (const Shape& given : specs) {
+      CAPTURE(given);
+      for (const int n : {0, 1, 4}) {
+        CAPTURE(n);
+        begin();
+        const auto [y, slope, curvature] = derivatives(x, tensor(n));
+        const auto traced = trace(derivatives, {spec(float64, given), spec(int32, {})});
+        begin();
+        const auto [traced_y, traced_slope, traced_curvature] = traced(x, tensor(n));
+        check_same(traced_y, y);
+        check_same(traced_slope, slope);
+        check_same(traced_curvature, curvature, 1e-12);
+      }
+    }
+  }
+}
+
 }  // namespace control_flow_state_test

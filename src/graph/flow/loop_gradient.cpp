@@ -31,6 +31,65 @@ class Invariants {
   std::vector<char> invariant_;
 };
 
+/// The tensors of a loop's body that have as many axes as a tensor can have: a stack of them would have one too many.
+/// What is stacked has two of their axes joined to one, and the backward loop parts these again.
+class JoinedAxes {
+ public:
+  /// Adds what joins and parts the axes to the graph of the body, before its gradient.
+  explicit JoinedAxes(const GraphFunction& body) {
+    const FunctionGradient open(body);
+    for (std::size_t i = 0, end = body.graph->size(); i < end; ++i)
+      for (const Tensor& output : body.graph->node(i).outputs())
+        if (has_all_axes(output)) join(output);
+    end_ = body.graph->size();
+  }
+
+  static bool has_all_axes(const Tensor& each) { return each.shape().rank() == Shape::max_rank; }
+
+  /// Lets the gradient, which is behind them in the graph, take the residuals from what is stacked.
+  void part(const Tensors& residuals, GraphState& graph) const {
+    for (const Tensor& residual : residuals) {
+      const auto found =
+          std::find_if(list_.begin(), list_.end(), [&](const Joined& each) { return each.whole.is(residual); });
+      if (found == list_.end()) continue;
+      for (std::size_t i = end_; i < graph.size(); ++i)
+        for (Tensor& input : graph.node(i).mutable_inputs())
+          if (bool(input) && input.is(residual)) input = found->parted;
+    }
+  }
+  /// Whether a node is there to part axes.
+  bool parts(const Node& node) const {
+    return std::any_of(list_.begin(), list_.end(), [&](const Joined& each) {
+      return node.index > producer_of(each.joined).index && node.index <= producer_of(each.parted).index;
+    });
+  }
+
+ private:
+  struct Joined {
+    Tensor whole, joined, parted;
+  };
+
+  /// Joins two axes whose sizes are known: those of the others are then sizes of what is stacked.
+  void join(const Tensor& whole) {
+    const auto sizes = whole.shape().sizes();
+    const auto both_known = [](std::int64_t a, std::int64_t b) { return a >= 0 && b >= 0; };
+    const auto pair = std::adjacent_find(sizes.begin(), sizes.end(), both_known);
+    if (pair == sizes.end()) return;
+    const auto axis = static_cast<int>(pair - sizes.begin());
+    Shape shape;
+    for (int i = 0; i < Shape::max_rank; ++i)
+      if (i != axis + 1) shape.push_back(i == axis ? Shape::Size(pair[0] * pair[1]) : whole.shape()[i]);
+    const Tensor joined = reshape(whole, shape);
+    Shape parted;
+    for (int i = 0; i < Shape::max_rank; ++i)
+      parted.push_back(i == axis || i == axis + 1 ? Shape::Size(sizes[i]) : joined.shape()[i < axis ? i : i - 1]);
+    list_.push_back({whole, joined, reshape(joined, parted)});
+  }
+
+  std::vector<Joined> list_;
+  std::size_t end_ = 0;  ///< of the forward pass and what this adds to it
+};
+
 /// The gradient of a While: another one over the residuals, the other way round. It carries the gradients of the
 /// carried values and the sums of the operands' gradients, and stacks the gradients of the sequences' elements.
 class LoopGradient {
@@ -50,11 +109,12 @@ class LoopGradient {
     find_active();
     if (active_.empty() && wanted_sequences_.empty() && wanted_operands_.empty()) return sums_;
     {
+      const JoinedAxes joined(body_);
       FunctionGradient gradient(body_);
       add_gradient(gradient);
       const bool prefers_replay = !parts_.varying.empty() && parts_.ragged_sequences.empty();
       replays_ = node_.attrs().find("recompute") || (prefers_replay && !what_cannot_replay(gradient));
-      if (!replays_) find_residuals(gradient);
+      if (!replays_) find_residuals(gradient, joined);
       if (replays_) require_replayable(gradient);
       add_length();
     }
@@ -141,7 +201,7 @@ class LoopGradient {
   void require_replayable(const FunctionGradient& gradient) {
     if (const Node* node = what_cannot_replay(gradient))
       throw UnimplementedError(join("The gradient of a loop that is to be computed again (recompute, or tensors of ",
-                                    Shape::max_rank, " axes), but in which '", node->name(),
+                                    Shape::max_rank, " axes of unknown sizes), but in which '", node->name(),
                                     "' changes a Variable, draws random numbers or meets other ranks"));
     if (!parts_.ragged_sequences.empty())
       throw UnimplementedError(
@@ -152,17 +212,27 @@ class LoopGradient {
 
   bool is_ragged(const Tensor& tensor) const { return depends_on_values(tensor, varying_inputs_); }
 
-  void find_residuals(const FunctionGradient& gradient) {
+  void find_residuals(const FunctionGradient& gradient, const JoinedAxes& joined) {
     const Invariants is_invariant(body_, operands_begin_);
     const auto recompute = [&](const Node& node) {
       if (is_invariant(node)) return !is_recorded_ || !is_floating(node.outputs()[0].dtype());
       // What gives tensors of different shapes is run again rather than kept, if it can be.
-      return !node.op().stateful &&
-             std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Tensor& x) { return is_ragged(x); });
+      return joined.parts(node) || (!node.op().stateful && std::any_of(node.outputs().begin(), node.outputs().end(),
+                                                                       [&](const Tensor& x) { return is_ragged(x); }));
     };
-    const auto needs = gradient.needs_of(results(), recompute);
+    take_needs(gradient.needs_of(results(), recompute));
+    if (std::none_of(residuals_.begin(), residuals_.end(), JoinedAxes::has_all_axes)) return;
+    joined.part(residuals_, *body_.graph);
+    take_needs(gradient.needs_of(results(), recompute));
+    if (std::none_of(residuals_.begin(), residuals_.end(), JoinedAxes::has_all_axes)) return;
+    take_needs({.inputs = std::vector<char>(body_.inputs.size())});
+    replays_ = true;
+  }
+
+  void take_needs(const FunctionGradient::Needs& needs) {
     residuals_ = needs.residuals;
     is_stateful_ = needs.is_stateful;
+    for (std::vector<std::size_t>* each : {&needed_sequences_, &needed_operands_}) each->clear();
     for (std::size_t i = 0; i < body_.inputs.size(); ++i) {
       if (!needs.inputs[i]) continue;
       const bool is_sequence = i >= parts_.carried && i < operands_begin_;
@@ -171,15 +241,7 @@ class LoopGradient {
       else
         (is_sequence ? needed_sequences_ : needed_operands_).push_back(i);
     }
-    // A stack of these would have an axis too many.
-    if (std::any_of(residuals_.begin(), residuals_.end(), has_all_axes)) {
-      replays_ = true;
-      for (std::vector<std::size_t>* each : {&needed_sequences_, &needed_operands_}) each->clear();
-      residuals_.clear();
-    }
   }
-
-  static bool has_all_axes(const Tensor& each) { return each.shape().rank() == Shape::max_rank; }
 
   /// Makes the residuals outputs of the forward loop.
   void stack_residuals() {
@@ -237,7 +299,7 @@ class LoopGradient {
     if (!parts_.reverse) attrs.emplace_back("reverse", true);
     const auto states_end = body_.inputs.begin() + parts_.carried;
     const bool can_stack_states =
-        parts_.varying.empty() && std::none_of(body_.inputs.begin(), states_end, has_all_axes);
+        parts_.varying.empty() && std::none_of(body_.inputs.begin(), states_end, JoinedAxes::has_all_axes);
     if (replays_ && !can_stack_states) attrs.emplace_back("varying_states", true);
     if (!parts_.varying.empty()) add_varying(attrs);
     add_sizes(function, attrs);
