@@ -21,12 +21,9 @@ class RpcApi {
  private:
   /// A request, and the model that it asks as soon as that is known.
   struct Asked;
-  struct Inferred;
   std::string handle(Asked& asked) const;
+  std::shared_ptr<const Servable> model_of(const std::optional<ModelSpec>& spec, Asked& asked) const;
   std::string predict(Asked& asked) const;
-  Inferred infer_examples(Asked& asked) const;
-  static Inferred infer(const Servable& model, const std::string& name, const std::vector<std::string>& examples,
-                        Deadline deadline);
   std::string classify(Asked& asked) const;
   std::string regress(Asked& asked) const;
   std::string multi_inference(Asked& asked) const;

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client_messages.hpp"
 #include "models.hpp"
-#include "rpc_messages.hpp"
 #include "serve/flags.hpp"
 
 // The server as gRPC's clients see it, over loopback.

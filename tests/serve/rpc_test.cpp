@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "client_messages.hpp"
 #include "models.hpp"
-#include "rpc_messages.hpp"
 #include "serve/rpc_api.hpp"
 
 // Requests of gRPC and their exact answers, as TensorFlow Serving gives them, without gRPC.

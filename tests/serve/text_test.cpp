@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "client_messages.hpp"
 #include "models.hpp"
-#include "rpc_messages.hpp"
 #include "serve/json.hpp"
 #include "serve/rpc_api.hpp"
 #include "serve/text_model.hpp"
