@@ -23,15 +23,13 @@ void note(Notes* notes, const Field& field, const char* consequence) {
 
 /// Flags of TensorFlow Serving's that change no answer there, and nothing at all here.
 bool has_no_effect(std::string_view flag) {
-  constexpr std::array<std::string_view, 16> flags{
+  constexpr std::array<std::string_view, 14> flags{
       "--enable_grpc_healthcheck_service",
-      "--enable_model_warmup",
       "--enable_profiler",
       "--enable_signature_method_name_check",
       "--flush_filesystem_caches",
       "--grpc_channel_arguments",
       "--num_load_threads",
-      "--num_request_iterations_for_warmup",
       "--num_unload_threads",
       "--per_process_gpu_memory_fraction",
       "--profiler_max_trace_buffer_size",
@@ -201,6 +199,9 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --max_num_load_retries=N        how often a version that cannot be loaded is tried again, while its files stay as they
                                   are (default: 5)
   --load_retry_interval_micros=N  and after which time (default: 60000000)
+  --enable_model_warmup=false     do not run the requests in the file assets.extra/tf_serving_warmup_requests of a version
+                                  before it is served
+  --num_request_iterations_for_warmup=N    how often each of them is run (default: 1)
   --allow_version_labels_for_unavailable_models  a label may name a version that is not served
   --rest_api_port=N               the port for HTTP (default: 8501; 0: any free one, which is printed)
   --port=N                        also answer gRPC, at this port (0: any free one, which is printed)
@@ -315,7 +316,7 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
   ModelConfig model{.name = "default", .base_path = {}};
   std::string batching_file, ssl_file;
   std::int64_t grpc_calls = GrpcOptions().calls_at_once;
-  bool insecure = false;
+  bool insecure = false, warms_up = true;
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');
     const Flag flag{.name = argument.substr(0, equals),
@@ -374,6 +375,10 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.most_load_retries = static_cast<int>(std::min<std::int64_t>(flag.number(0), 1'000'000));
     } else if (flag.name == "--load_retry_interval_micros") {
       flags.load_retry_interval = std::chrono::milliseconds(flag.number(0) / 1000);
+    } else if (flag.name == "--enable_model_warmup") {
+      warms_up = flag.yes();
+    } else if (flag.name == "--num_request_iterations_for_warmup") {
+      flags.warm_up_iterations = static_cast<int>(std::min<std::int64_t>(flag.number(1), 1'000'000));
     } else if (flag.name == "--saved_model_tags") {
       if (flag.value != "serve") throw InvalidArgumentError(flag.name + ": models are loaded by the tag serve only");
     } else if (has_no_effect(flag.name)) {
@@ -385,6 +390,7 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     }
   }
   if (flags.help) return flags;
+  if (!warms_up) flags.warm_up_iterations = 0;
   if (model.base_path.empty() == flags.model_config_file.empty())
     throw InvalidArgumentError("Either --model_base_path or --model_config_file tells what to serve");
   if (!model.base_path.empty()) flags.models = {model};

@@ -22,6 +22,7 @@ struct Flags {
   bool labels_of_absent_versions = false;  ///< as in StoreOptions, and so are the next two
   std::chrono::milliseconds load_retry_interval = StoreOptions().retry_interval;
   int most_load_retries = StoreOptions().most_retries;
+  int warm_up_iterations = WarmUpOptions().iterations;
   std::vector<std::string> notes{};  ///< what is accepted and does nothing, a line for each
   bool help = false;
 };

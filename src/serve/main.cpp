@@ -33,6 +33,7 @@ int serve_until_ended(const Flags& flags) {
 
   ModelStore models(
       {.models = {.batching = flags.batching, .run_timeout = flags.http.timeout, .most_runs = flags.most_runs},
+       .warm_up = {.iterations = flags.warm_up_iterations, .request_timeout = flags.http.timeout},
        .log = log_line,
        .labels_of_absent_versions = flags.labels_of_absent_versions,
        .retry_interval = flags.load_retry_interval,

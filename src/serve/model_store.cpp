@@ -166,7 +166,9 @@ void ModelStore::load(const ModelConfig& config, std::int64_t number, const fs::
     log(detail::join("Cannot load version ", number, " of ", config.name, ": ", message));
   };
   try {
-    version.servable = std::make_shared<Servable>(config.name, number, folder, options_.models);
+    auto servable = std::make_shared<Servable>(config.name, number, folder, options_.models);
+    warm_up(*servable, folder, options_.warm_up);
+    version.servable = std::move(servable);
     log(detail::join("Serving version ", number, " of ", config.name));
   } catch (const Error& error) {
     failed(error.code(), for_clients(error.message()));

@@ -16,6 +16,7 @@
 
 #include "serve/batcher.hpp"
 #include "serve/servable.hpp"
+#include "serve/warm_up.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::serve {
@@ -58,6 +59,7 @@ struct VersionStatus {
 
 struct StoreOptions {
   ServableOptions models{};
+  WarmUpOptions warm_up{};
   std::function<void(const std::string&)> log{};     ///< gets a line for each version that comes or goes
   bool labels_of_absent_versions = false;            ///< a label may name a version that is not served
   std::chrono::milliseconds retry_interval{60'000};  ///< a version that could not be loaded is tried again after this

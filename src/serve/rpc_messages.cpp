@@ -267,6 +267,18 @@ MultiInferenceRequest read_multi_inference_request(std::string_view bytes) {
   return request;
 }
 
+PredictionLog read_prediction_log(std::string_view bytes) {
+  PredictionLog log;
+  read_request(bytes, [&](WireReader& field) {
+    using Kind = PredictionLog::Kind;
+    const int kind = static_cast<int>(field.tag());
+    if (kind < static_cast<int>(Kind::classify) || kind > static_cast<int>(Kind::predict_streamed)) return field.skip();
+    log = {.kind = static_cast<Kind>(kind)};
+    for_fields(field.get_message(), 1, [&](WireReader& each) { log.request = each.get_text(); });
+  });
+  return log;
+}
+
 ModelRequest read_model_request(std::string_view bytes) {
   ModelRequest request;
   read_request(bytes, [&](WireReader& field) {

@@ -45,6 +45,22 @@ struct MultiInferenceRequest {
 };
 MultiInferenceRequest read_multi_inference_request(std::string_view bytes);
 
+/// A request that was kept to be run again. The numbers are those of TensorFlow Serving's fields.
+struct PredictionLog {
+  enum class Kind {
+    none = 0,
+    classify = 2,
+    regress = 3,
+    multi_inference = 4,
+    session_run = 5,
+    predict = 6,
+    predict_streamed = 7
+  };
+  Kind kind = Kind::none;
+  std::string_view request{};  ///< where it lies in the log
+};
+PredictionLog read_prediction_log(std::string_view bytes);
+
 /// GetModelMetadataRequest and GetModelStatusRequest.
 struct ModelRequest {
   std::optional<ModelSpec> model_spec{};

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2, get_model_status_pb2, inference_pb2,
                                      model_management_pb2, model_service_pb2_grpc, predict_pb2,
-                                     prediction_service_pb2_grpc, regression_pb2)
+                                     prediction_log_pb2, prediction_service_pb2_grpc, regression_pb2)
 
 sys.dont_write_bytecode = True  # beside the sources
 
@@ -68,6 +68,31 @@ class Recurrent:
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((6,), dtype="int32"), layers.Embedding(20, 5), layers.LSTM(4), layers.Dense(2)])
         model.export(folder, verbose=False)
+
+
+class Counter(tf.Module):
+    """A model that tells how often it has run."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = tf.Variable(0.0)
+
+    @tf.function(input_signature=[spec(tf.float32, None, name="x")])
+    def count(self, x):
+        return {"y": 0 * x + self.runs.assign_add(1)}
+
+    def save(self, folder, requests):
+        """With a file of requests that TensorFlow Serving runs before it serves the model."""
+        tf.saved_model.save(self, folder, signatures=self.count)
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "counter"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.float32([1, 2])))
+        log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+        extra = pathlib.Path(folder) / "assets.extra"
+        extra.mkdir()
+        with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as file:
+            for _ in range(requests):
+                file.write(log.SerializeToString())
 
 
 MODELS = {
@@ -290,14 +315,23 @@ def metadata_differences(address, name, model):
                     yield f"metadata: {key} is {dtype} instead of {info.dtype}"
 
 
+def warm_up_differences(address, requests):
+    """The model has answered the requests that it brought along before the first one of a client."""
+    status, answer = ask(address, "v1/models/counter:predict", {"instances": [1, 2]})
+    if (status, answer) != (200, {"predictions": [requests + 1.0] * 2}):
+        yield f"after {requests} requests of the file: {status} {answer}"
+
+
 def main(program, folder):
     folder = pathlib.Path(folder).resolve()
     shutil.rmtree(folder, ignore_errors=True)
     for name, model in MODELS.items():
         model.save(str(folder / name / "1"))
+    requests = 3
+    Counter().save(str(folder / "counter" / "1"), requests)
     config = folder / "models.config"
     config.write_text("model_config_list {" + "".join(
-        f'config {{ name: "{name}" base_path: "{folder / name}" }}\n' for name in MODELS) + "}")
+        f'config {{ name: "{name}" base_path: "{folder / name}" }}\n' for name in [*MODELS, "counter"]) + "}")
     server = subprocess.Popen([program, f"--model_config_file={config}", "--rest_api_port=0", "--port=0"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
     address = "http://" + server.stdout.readline().split()[-1] + "/"
@@ -315,9 +349,10 @@ def main(program, folder):
                 found += example_differences(channel, folder / name / "1")
             passed, failed = passed + (not found), failed + bool(found)
             print(f"  {name:10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
-        found = list(reload_differences(channel, folder / "affine"))
-        passed, failed = passed + (not found), failed + bool(found)
-        print(f"  {'reload':10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
+        for name, found in {"warm-up": list(warm_up_differences(address, requests)),
+                            "reload": list(reload_differences(channel, folder / "affine"))}.items():
+            passed, failed = passed + (not found), failed + bool(found)
+            print(f"  {name:10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
     finally:
         server.terminate()
         server.wait()
