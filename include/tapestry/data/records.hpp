@@ -77,8 +77,8 @@ class Patterns {
 TAPESTRY_API Stream<Record> records(const Patterns& patterns, const RecordOptions& options = {},
                                     Where where = Where::here());
 
-/// The files that match a pattern, as `records` takes it, in the order of their names. Throws NotFoundError when there
-/// are none.
+/// The files that match a pattern, as `records` takes it, in the order of their names. Files that a writer has not
+/// completed are passed over. Throws NotFoundError when there are none.
 TAPESTRY_API std::vector<std::string> glob(const std::string& pattern, Where where = Where::here());
 
 /// The name that TensorFlow gives a file of several: "train-00003-of-00010" for "train", 3 and 10. Throws

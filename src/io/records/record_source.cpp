@@ -105,6 +105,17 @@ class RecordCursor final : public Cursor<Record> {
 
 }  // namespace
 
+namespace {
+
+/// Whether a writer that was killed has left this file, or one that still writes will rename it.
+bool is_unfinished(const std::string& path) {
+  const std::size_t ending = path.rfind(io::temporary_ending);
+  return ending != std::string::npos &&
+         path.find_first_not_of("0123456789-", ending + io::temporary_ending.size()) == std::string::npos;
+}
+
+}  // namespace
+
 std::vector<std::string> glob(const std::string& pattern, Where where) {
   std::error_code error;
   if (std::filesystem::is_regular_file(pattern, error)) return {pattern};  // also one with a '*' in its name
@@ -114,6 +125,7 @@ std::vector<std::string> glob(const std::string& pattern, Where where) {
   std::vector<std::string> paths;
   if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  std::erase_if(paths, is_unfinished);
   if (paths.empty()) throw NotFoundError(detail::join("No file matches ", pattern), where);
   std::sort(paths.begin(), paths.end());
   return paths;
