@@ -1,5 +1,6 @@
 // Where a module stands: the paths of layers in errors, and those of parameters in graphs, files and optimizers.
 
+#include <algorithm>
 #include <thread>
 
 #include "expect.hpp"
@@ -181,6 +182,70 @@ TEST_CASE("parameters are called by their paths, and their nodes lie in the scop
     by_hand(placeholder(float32, {-1, 4}));
     for (const char* name : {"a/weight", "a/MatMul", "b/weight"}) CHECK_MESSAGE(graph.has_operation(name), name);
   }
+}
+
+TEST_CASE("however a step is made, Variables are in the scopes of their layers") {
+  const nn::Sequential net{nn::Dense(4, 3), nn::BatchNorm(3)};
+  const std::vector<Variable> trained = net.parameters();
+  train::AdamOptimizer opt(0.1), grouped(0.1);
+  train::ParameterGroups groups{{&grouped, trained}};
+  train::GradientAccumulation accumulation(2);
+  train::LossScale scale;
+  using Loss = std::function<Tensor()>;
+  const std::vector<std::pair<std::string, std::function<Tensor(const Loss&)>>> steps{
+      {"minimize", [&](const Loss& loss) { return opt.minimize(loss); }},
+      {"minimize with a list", [&](const Loss& loss) { return opt.minimize(loss, trained); }},
+      {"groups", [&](const Loss& loss) { return groups.minimize(loss); }},
+      {"accumulation", [&](const Loss& loss) { return accumulation.minimize(opt, loss, trained); }},
+      {"loss scale", [&](const Loss& loss) { return scale.minimize(opt, loss, trained); }},
+      {"watched",
+       [&](const Loss& loss) {
+         GradientTape tape({.watch_accessed_variables = false});
+         tape.watch(trained);
+         const Tensor value = loss();
+         opt.apply_gradients(tape.gradient(value, trained), trained);
+         return value;
+       }},
+      {"applied",
+       [&](const Loss& loss) {
+         GradientTape tape;
+         const Tensor value = loss();
+         opt.apply_gradients(tape.gradient(value, trained), trained);
+         return value;
+       }},
+  };
+  for (const auto& [name, step] : steps) {
+    CAPTURE(name);
+    const auto traced =
+        trace([&, &make = step](const Tensor& x) { return make([&] { return reduce_sum(square(net(x))); }); },
+              {spec(float32, {5, 4})});
+    for (const Variable& each : trained) {
+      std::string node = "Sequential/" + each.name();
+      std::replace(node.begin(), node.end(), '.', '/');
+      CHECK_MESSAGE(traced.graph().has_operation(node), node);
+    }
+    for (const Operation& each : traced.graph().operations())
+      CHECK_MESSAGE((!each.name().starts_with("0/") && !each.name().starts_with("1/")), each.name());
+  }
+}
+
+TEST_CASE("a tape in a graph watches a Variable that was read before, is read later, or is never read") {
+  const Variable early(2.0, {.name = "early"}), late(3.0, {.name = "late"}), never(4.0, {.name = "never"});
+  const auto f = trace(
+      [&](const Tensor& x) {
+        const Tensor read = early.value();
+        GradientTape tape({.watch_accessed_variables = false});
+        for (const Variable& each : {early, late, never}) tape.watch(each);
+        const Tensor y = x * read * late.value() * late.value();
+        const auto found = tape.gradient(y, {early, late, never});
+        CHECK(!found[2]);
+        return std::pair{found[0], found[1]};
+      },
+      {spec(float32, {})});
+  const auto [of_early, of_late] = f(5.0);
+  CHECK(of_early.item<float>() == 45.0F);
+  CHECK(of_late.item<float>() == 60.0F);
+  CHECK(!f.graph().has_operation("never"));
 }
 
 TEST_CASE("the graph of a training: Variables and slots are in the scopes of their layers") {

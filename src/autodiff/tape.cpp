@@ -100,7 +100,13 @@ class GradientTape::Record final : public Recorder {
     require_home();
     require_floating(variable.dtype());
     const PauseRecording pause;
-    see(variable, variable.value());
+    // In a graph, a Variable has the name scope in which it is read first: that of its layer.
+    const Sink* const graph = open_sink();
+    const Tensor value = graph ? graph->known_value(variable) : variable.value();
+    if (value)
+      see(variable, value);
+    else
+      slots_of_watched(variable);
   }
 
   void record(Call&& call) override {
@@ -211,9 +217,12 @@ class GradientTape::Record final : public Recorder {
 
   void see(const Variable& variable, const Tensor& value) {
     if (slots_.find(value.id()) != SlotTable::none) return;
-    auto [found, is_new] = watched_.try_emplace(variable.cell().get());
+    slots_of_watched(variable).push_back(slots_.insert(value.id()));
+  }
+  Slots& slots_of_watched(const Variable& variable) {
+    const auto [found, is_new] = watched_.try_emplace(variable.cell().get());
     if (is_new) order_.push_back(variable);
-    found->second.push_back(slots_.insert(value.id()));
+    return found->second;
   }
 
   /// A tensor has one slot, a Variable one for each value that was read.

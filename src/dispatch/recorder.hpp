@@ -22,6 +22,8 @@ class Sink {
   virtual const Op& capture_op() const = 0;
   /// The symbolic value of a Variable, as it is when the graph runs.
   virtual Tensor read(const Variable& variable, Where where) = 0;
+  /// What such a read would give, if it has been read before; otherwise an empty Tensor.
+  virtual Tensor known_value(const Variable& variable) const = 0;
   /// Changes a Variable when the graph runs; returns the new value.
   virtual Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) = 0;
   /// Tells the graph of a Variable that has just been made.

@@ -158,14 +158,17 @@ bool contains(const std::vector<Variable>& list, const Variable& variable) {
   return std::any_of(list.begin(), list.end(), [&](const Variable& each) { return each.is(variable); });
 }
 
-Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where) {
+const Captures::Capture* Captures::find(const Tensor& tensor, const Variable* variable) const {
   const bool reads_itself = variable && is_changed(*variable);
-  const auto is_same = [&](const Capture& each) {
+  const auto known = std::find_if(list.begin(), list.end(), [&](const Capture& each) {
     if (variable) return each.variable && each.variable->is(*variable) && each.reads_itself == reads_itself;
     return bool(each.tensor) && each.tensor.is(tensor);
-  };
-  const auto known = std::find_if(list.begin(), list.end(), is_same);
-  if (known != list.end()) return known->inside;
+  });
+  return known == list.end() ? nullptr : &*known;
+}
+
+Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where) {
+  if (const Capture* const known = find(tensor, variable)) return known->inside;
   const Spec spec = variable ? variable_spec(*variable) : tensor.spec();
   const bool has_name = variable ? is_valid_node_name(variable->name()) : tensor.is_symbolic();
   std::string name = "captured";
@@ -174,7 +177,7 @@ Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Var
   Capture& capture = list.emplace_back();
   capture.tensor = tensor;
   if (variable) capture.variable = *variable;
-  capture.reads_itself = reads_itself;
+  capture.reads_itself = variable && is_changed(*variable);
   capture.inside = function.add_node(std::move(call), {spec}, {}).output();
   return capture.inside;
 }
@@ -489,6 +492,16 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
   return captures ? read_in_function(variable, where) : read_after(scope_controls(), variable, where);
+}
+
+Tensor GraphState::known_value(const Variable& variable) const {
+  const std::lock_guard lock(mutex_);
+  if (captures && !captures->is_changed(variable)) {
+    const Captures::Capture* const capture = captures->find({}, &variable);
+    return capture ? capture->inside : Tensor();
+  }
+  const auto found = variable_index_.find(variable.cell().get());
+  return found == variable_index_.end() ? Tensor() : variables_[found->second].value;
 }
 
 Tensor GraphState::read_in_function(const Variable& variable, Where where) {

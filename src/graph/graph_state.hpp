@@ -72,6 +72,8 @@ struct Captures {
     bool reads_itself = false;
   };
 
+  /// What the function uses already; nullptr for nothing.
+  const Capture* find(const Tensor& tensor, const Variable* variable) const;
   /// The placeholder for a tensor or a Variable, or for the gradient of a Variable that the function changes.
   Tensor inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where);
   /// Notes that the function changes a Variable, so that it must read the Variable itself.
@@ -102,6 +104,7 @@ class TAPESTRY_API GraphState final : public Sink, public std::enable_shared_fro
   void add(Call& call) override;
   const Op& capture_op() const override;
   Tensor read(const Variable& variable, Where where) override;
+  Tensor known_value(const Variable& variable) const override;
   Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;
   void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
 
