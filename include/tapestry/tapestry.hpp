@@ -5,6 +5,7 @@
 #include "tapestry/batched_call.hpp"
 #include "tapestry/checkpoint.hpp"
 #include "tapestry/control_flow.hpp"
+#include "tapestry/custom_gradient.hpp"
 #include "tapestry/data.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/distributed.hpp"

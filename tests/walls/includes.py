@@ -35,6 +35,7 @@ FILES = {
     'include/tapestry/sparse.hpp': 'ops',
     'src/ops/': 'ops',
     'include/tapestry/detail/results.hpp': 'autodiff',
+    'include/tapestry/custom_gradient.hpp': 'autodiff',
     'include/tapestry/tape.hpp': 'autodiff',
     'include/tapestry/variable.hpp': 'autodiff',
     'src/autodiff/': 'autodiff',
