@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
+#include "tapestry/attrs.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/batched_call.hpp"
 #include "tapestry/checkpoint.hpp"

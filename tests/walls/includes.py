@@ -26,6 +26,7 @@ FILES = {
     'src/backend/': 'interface',  # what the kinds of devices have in common
     'src/backend/cpu/': 'backend',
     'src/backend/cuda/': 'backend',
+    'include/tapestry/attrs.hpp': 'dispatch',
     'include/tapestry/autocast.hpp': 'dispatch',
     'include/tapestry/batched_call.hpp': 'dispatch',
     'include/tapestry/op.hpp': 'dispatch',
