@@ -288,7 +288,7 @@ def main(folder):
                         ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("quantized", foreign_quantized.write),
                         ("tensors", foreign_tensors.write),
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
-                        ("sound", lambda each: foreign_networks.write(each, foreign_sound.NETWORKS, {})),
+                        ("sound", foreign_sound.write),
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)

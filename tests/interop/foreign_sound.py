@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
+import foreign_keras
+from foreign_keras import LINE, Input, layers, line, of, ops
 from foreign_models import points
-from foreign_networks import LINE, Input, layers, line, of, ops
 
 
 def sound():
@@ -63,3 +64,7 @@ def voice():
 
 
 NETWORKS = (spectrogram, mel, fourier_layers, transforms, voice)
+
+
+def write(folder):
+    foreign_keras.write(folder, NETWORKS, {})

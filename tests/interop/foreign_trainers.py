@@ -5,8 +5,8 @@ They have Keras' layers, losses and optimizers, or none of Keras."""
 import numpy as np
 import tensorflow as tf
 
+from foreign_keras import set_weights, steps_of
 from foreign_models import points, weights
-from foreign_networks import set_weights, steps_of
 
 keras = tf.keras
 layers, ops = keras.layers, keras.ops
