@@ -311,115 +311,141 @@ detail::TlsKeys parse_ssl(std::string_view text, const std::string& name) {
   return keys;
 }
 
-Flags parse_flags(const std::vector<std::string>& arguments) {
-  Flags flags;
+namespace {
+
+/// What the command line has given so far.
+struct Given {
+  Flags flags{};
   ModelConfig model{.name = "default", .base_path = {}};
-  std::string batching_file, ssl_file;
+  std::string batching_file{}, ssl_file{};
   std::int64_t grpc_calls = GrpcOptions().calls_at_once;
   bool insecure = false, warms_up = true;
+};
+
+struct KnownFlag {
+  std::string_view name;
+  void (*take)(Given&, const Flag&);
+};
+constexpr KnownFlag known_flags[] = {
+    {"--help", [](Given& given, const Flag&) { given.flags.help = true; }},
+    {"--model_name", [](Given& given, const Flag& flag) { given.model.name = flag.value; }},
+    {"--model_base_path", [](Given& given, const Flag& flag) { given.model.base_path = flag.value; }},
+    {"--model_config_file", [](Given& given, const Flag& flag) { given.flags.model_config_file = flag.value; }},
+    {"--model_config_file_poll_wait_seconds",
+     [](Given& given, const Flag& flag) { given.flags.model_config_poll_seconds = flag.number(0); }},
+    {"--file_system_poll_wait_seconds",
+     [](Given& given, const Flag& flag) { given.flags.folder_poll_seconds = flag.number(0); }},
+    {"--rest_api_port", [](Given& given, const Flag& flag) { given.flags.http.port = flag.port(); }},
+    {"--port", [](Given& given, const Flag& flag) { given.flags.grpc.emplace().port = flag.port(); }},
+    {"--grpc_max_threads", [](Given& given, const Flag& flag) { given.grpc_calls = flag.number(1); }},
+    {"--rest_api_timeout_in_ms",
+     [](Given& given, const Flag& flag) { given.flags.http.timeout = std::chrono::milliseconds(flag.number(1)); }},
+    {"--rest_api_num_threads",
+     [](Given& given, const Flag& flag) { given.flags.http.threads = static_cast<std::size_t>(flag.number(1)); }},
+    {"--rest_api_enable_cors_support", [](Given& given, const Flag& flag) { given.flags.http.cors = flag.yes(); }},
+    {"--max_request_memory_bytes",
+     [](Given& given, const Flag& flag) {
+       given.flags.http.memory = std::make_shared<RequestMemory>(static_cast<std::size_t>(flag.number(1)));
+     }},
+    {"--rest_api_max_body_bytes",
+     [](Given& given, const Flag& flag) {
+       given.flags.http.most_body_bytes = static_cast<std::size_t>(flag.number(1));
+     }},
+    {"--enable_batching",
+     [](Given& given, const Flag& flag) {
+       given.flags.batching = flag.yes() ? std::optional(BatchingOptions()) : std::nullopt;
+     }},
+    {"--batching_parameters_file", [](Given& given, const Flag& flag) { given.batching_file = flag.value; }},
+    {"--monitoring_config_file",
+     [](Given& given, const Flag& flag) {
+       given.flags.http.metrics_path = parse_monitoring(read_file(flag.value), flag.value);
+     }},
+    {"--host", [](Given& given, const Flag& flag) { given.flags.http.host = flag.value; }},
+    {"--token_file",
+     [](Given& given, const Flag& flag) {
+       given.flags.http.token = first_line(read_file(flag.value));
+       if (given.flags.http.token.empty()) throw InvalidArgumentError("The first line of " + flag.value + " is empty");
+     }},
+    {"--ssl_certificate", [](Given& given, const Flag& flag) { given.flags.http.certificate = flag.path(); }},
+    {"--ssl_key", [](Given& given, const Flag& flag) { given.flags.http.key = flag.path(); }},
+    {"--ssl_config_file", [](Given& given, const Flag& flag) { given.ssl_file = flag.path(); }},
+    {"--max_runs_per_model",
+     [](Given& given, const Flag& flag) { given.flags.most_runs = static_cast<std::size_t>(flag.number(1)); }},
+    {"--allow_version_labels_for_unavailable_models",
+     [](Given& given, const Flag& flag) { given.flags.labels_of_absent_versions = flag.yes(); }},
+    {"--max_num_load_retries",
+     [](Given& given, const Flag& flag) {
+       given.flags.most_load_retries = static_cast<int>(std::min<std::int64_t>(flag.number(0), 1'000'000));
+     }},
+    {"--load_retry_interval_micros",
+     [](Given& given, const Flag& flag) {
+       given.flags.load_retry_interval = std::chrono::milliseconds(flag.number(0) / 1000);
+     }},
+    {"--enable_model_warmup", [](Given& given, const Flag& flag) { given.warms_up = flag.yes(); }},
+    {"--num_request_iterations_for_warmup",
+     [](Given& given, const Flag& flag) {
+       given.flags.warm_up_iterations = static_cast<int>(std::min<std::int64_t>(flag.number(1), 1'000'000));
+     }},
+    {"--saved_model_tags",
+     [](Given&, const Flag& flag) {
+       if (flag.value != "serve") throw InvalidArgumentError(flag.name + ": models are loaded by the tag serve only");
+     }},
+    {"--insecure", [](Given& given, const Flag& flag) { given.insecure = flag.yes(); }},
+};
+
+/// gRPC has the limits and the secrets of HTTP, unless a file gives it keys of its own.
+void complete_grpc(GrpcOptions& grpc, const Given& given) {
+  const HttpOptions& http = given.flags.http;
+  grpc.host = http.host;
+  grpc.calls_at_once = given.grpc_calls;
+  grpc.most_message_bytes = static_cast<std::int64_t>(http.most_body_bytes);
+  grpc.memory = http.memory;
+  grpc.timeout = http.timeout;
+  grpc.token = http.token;
+  if (!given.ssl_file.empty()) {
+    grpc.tls = parse_ssl(read_file(given.ssl_file), given.ssl_file);
+  } else if (!http.certificate.empty()) {
+    grpc.tls = {.certificate = read_file(http.certificate), .key = read_file(http.key), .authority = {}};
+    detail::require_pem(grpc.tls.certificate, "CERTIFICATE", http.certificate);
+    detail::require_pem(grpc.tls.key, "PRIVATE KEY", http.key);
+  }
+}
+
+}  // namespace
+
+Flags parse_flags(const std::vector<std::string>& arguments) {
+  Given given;
+  Flags& flags = given.flags;
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');
     const Flag flag{.name = argument.substr(0, equals),
                     .value = equals == std::string::npos ? "" : argument.substr(equals + 1),
                     .has_value = equals != std::string::npos};
-    if (flag.name == "--help") {
-      flags.help = true;
-    } else if (flag.name == "--model_name") {
-      model.name = flag.value;
-    } else if (flag.name == "--model_base_path") {
-      model.base_path = flag.value;
-    } else if (flag.name == "--model_config_file") {
-      flags.model_config_file = flag.value;
-    } else if (flag.name == "--model_config_file_poll_wait_seconds") {
-      flags.model_config_poll_seconds = flag.number(0);
-    } else if (flag.name == "--file_system_poll_wait_seconds") {
-      flags.folder_poll_seconds = flag.number(0);
-    } else if (flag.name == "--rest_api_port") {
-      flags.http.port = flag.port();
-    } else if (flag.name == "--port") {
-      flags.grpc.emplace().port = flag.port();
-    } else if (flag.name == "--grpc_max_threads") {
-      grpc_calls = flag.number(1);
-    } else if (flag.name == "--rest_api_timeout_in_ms") {
-      flags.http.timeout = std::chrono::milliseconds(flag.number(1));
-    } else if (flag.name == "--rest_api_num_threads") {
-      flags.http.threads = static_cast<std::size_t>(flag.number(1));
-    } else if (flag.name == "--rest_api_enable_cors_support") {
-      flags.http.cors = flag.yes();
-    } else if (flag.name == "--max_request_memory_bytes") {
-      flags.http.memory = std::make_shared<RequestMemory>(static_cast<std::size_t>(flag.number(1)));
-    } else if (flag.name == "--rest_api_max_body_bytes") {
-      flags.http.most_body_bytes = static_cast<std::size_t>(flag.number(1));
-    } else if (flag.name == "--enable_batching") {
-      flags.batching = flag.yes() ? std::optional(BatchingOptions()) : std::nullopt;
-    } else if (flag.name == "--batching_parameters_file") {
-      batching_file = flag.value;
-    } else if (flag.name == "--monitoring_config_file") {
-      flags.http.metrics_path = parse_monitoring(read_file(flag.value), flag.value);
-    } else if (flag.name == "--host") {
-      flags.http.host = flag.value;
-    } else if (flag.name == "--token_file") {
-      flags.http.token = first_line(read_file(flag.value));
-      if (flags.http.token.empty()) throw InvalidArgumentError("The first line of " + flag.value + " is empty");
-    } else if (flag.name == "--ssl_certificate") {
-      flags.http.certificate = flag.path();
-    } else if (flag.name == "--ssl_key") {
-      flags.http.key = flag.path();
-    } else if (flag.name == "--ssl_config_file") {
-      ssl_file = flag.path();
-    } else if (flag.name == "--max_runs_per_model") {
-      flags.most_runs = static_cast<std::size_t>(flag.number(1));
-    } else if (flag.name == "--allow_version_labels_for_unavailable_models") {
-      flags.labels_of_absent_versions = flag.yes();
-    } else if (flag.name == "--max_num_load_retries") {
-      flags.most_load_retries = static_cast<int>(std::min<std::int64_t>(flag.number(0), 1'000'000));
-    } else if (flag.name == "--load_retry_interval_micros") {
-      flags.load_retry_interval = std::chrono::milliseconds(flag.number(0) / 1000);
-    } else if (flag.name == "--enable_model_warmup") {
-      warms_up = flag.yes();
-    } else if (flag.name == "--num_request_iterations_for_warmup") {
-      flags.warm_up_iterations = static_cast<int>(std::min<std::int64_t>(flag.number(1), 1'000'000));
-    } else if (flag.name == "--saved_model_tags") {
-      if (flag.value != "serve") throw InvalidArgumentError(flag.name + ": models are loaded by the tag serve only");
-    } else if (has_no_effect(flag.name)) {
+    const auto* known = std::ranges::find(known_flags, flag.name, &KnownFlag::name);
+    if (known != std::end(known_flags))
+      known->take(given, flag);
+    else if (has_no_effect(flag.name))
       flags.notes.push_back(flag.name + " does nothing here");
-    } else if (flag.name == "--insecure") {
-      insecure = flag.yes();
-    } else {
+    else
       throw InvalidArgumentError("Unknown flag: " + argument + " (--help lists them; values follow a '=')");
-    }
   }
   if (flags.help) return flags;
-  if (!warms_up) flags.warm_up_iterations = 0;
-  if (model.base_path.empty() == flags.model_config_file.empty())
+  if (!given.warms_up) flags.warm_up_iterations = 0;
+  if (given.model.base_path.empty() == flags.model_config_file.empty())
     throw InvalidArgumentError("Either --model_base_path or --model_config_file tells what to serve");
-  if (!model.base_path.empty()) flags.models = {model};
-  if (!batching_file.empty()) {
+  if (!given.model.base_path.empty()) flags.models = {given.model};
+  if (!given.batching_file.empty()) {
     if (!flags.batching) throw InvalidArgumentError("--batching_parameters_file needs --enable_batching");
-    flags.batching = parse_batching(read_file(batching_file), batching_file, &flags.notes);
+    flags.batching = parse_batching(read_file(given.batching_file), given.batching_file, &flags.notes);
   }
   if (flags.http.certificate.empty() != flags.http.key.empty())
     throw InvalidArgumentError("--ssl_certificate and --ssl_key need each other");
-  if (!is_loopback(flags.http.host) && flags.http.token.empty() && !insecure)
+  if (!is_loopback(flags.http.host) && flags.http.token.empty() && !given.insecure)
     throw InvalidArgumentError("Other machines reach " + flags.http.host +
                                ": set a token by --token_file, or let anyone ask by --insecure");
-  if (!ssl_file.empty() && !flags.grpc) throw InvalidArgumentError("--ssl_config_file is for gRPC, and needs --port");
-  if (flags.grpc) {
-    flags.grpc->host = flags.http.host;
-    flags.grpc->calls_at_once = grpc_calls;
-    flags.grpc->most_message_bytes = static_cast<std::int64_t>(flags.http.most_body_bytes);
-    flags.grpc->memory = flags.http.memory;
-    flags.grpc->timeout = flags.http.timeout;
-    flags.grpc->token = flags.http.token;
-    if (!ssl_file.empty()) {
-      flags.grpc->tls = parse_ssl(read_file(ssl_file), ssl_file);
-    } else if (!flags.http.certificate.empty()) {
-      flags.grpc->tls = {
-          .certificate = read_file(flags.http.certificate), .key = read_file(flags.http.key), .authority = {}};
-      detail::require_pem(flags.grpc->tls.certificate, "CERTIFICATE", flags.http.certificate);
-      detail::require_pem(flags.grpc->tls.key, "PRIVATE KEY", flags.http.key);
-    }
-  }
+  if (!given.ssl_file.empty() && !flags.grpc)
+    throw InvalidArgumentError("--ssl_config_file is for gRPC, and needs --port");
+  if (flags.grpc) complete_grpc(*flags.grpc, given);
   return flags;
 }
 

@@ -445,72 +445,93 @@ bool passes_handles(const NodeDef& node) {
 /// Replaces outputs of loops: of variables that never change by what the loop is given, of lists that may be longer
 /// than the loop has iterations by longer ones, and of lists in another order than that of the iterations. Replaces
 /// handles that are passed on by those that are given.
-void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
-  const Nodes nodes(graph);
-  std::vector<NodeDef> added;
-  std::unordered_map<std::string, std::string> replaced;
-  for (const NodeDef& each : graph.nodes) {
-    for (std::size_t i = 0; passes_handles(each) && i < data_inputs(each); ++i)
-      if (attr_of<ListDef>(each, "T")->types[i] == resource_type)
-        replaced.emplace(without_zero(detail::join(each.name, ":", i)), each.inputs[i]);
-    if (!each.flow) continue;
-    for (const std::size_t i : each.flow->passed_on)
-      replaced.emplace(without_zero(detail::join(each.name, ":", i)), each.inputs[i]);
-    for (const std::size_t i : each.flow->popped) {
-      // As many elements are left as the loop did not take.
-      const auto named = [&](std::string_view part) { return detail::join(each.name, "/_/list_", i, part); };
-      NodeDef left{.name = named("/left"), .op = "Sub"};
-      left.inputs = {named("/length"), detail::join(each.name, ":", each.flow->counters[0])};
-      left.attrs = {{"T", code_of(int32)}};
-      added.push_back({.name = named("/length"), .op = "TensorListLength", .inputs = {each.inputs[i]}});
-      added.push_back(std::move(left));
-      added.push_back({.name = named(""), .op = "TensorListResize", .inputs = {each.inputs[i], named("/left")}});
-      replaced.emplace(without_zero(detail::join(each.name, ":", i)), named(""));
-    }
-    for (const Flow::Stacked& list : each.flow->stacked) {
-      const std::string name = detail::join(each.name, "/_/list_", list.variable);
-      std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
-      const std::string given = tensor;
-      if (list.appends && each.flow->reverse) {
-        NodeDef axis{.name = name + "/axis", .op = "Const"};
-        axis.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), vector_of({0}, int32)}}};
-        tensor = name + "/turned";
-        added.push_back({.name = tensor, .op = "ReverseV2", .inputs = {given, axis.name}});
-        added.push_back(std::move(axis));
-      }
-      if (list.extends) {
-        added.push_back({.name = name, .op = "TensorListConcatLists", .inputs = {each.inputs[list.variable], tensor}});
-        tensor = name;
-      }
-      if (list.is_full) {
-        if (tensor != given) replaced.emplace(given, tensor);
-        continue;
-      }
-      replaced.emplace(given, name);
-      std::string length = nodes.source(each.inputs[list.variable])->inputs[1];
-      if (list.grows) {
-        NodeDef longer{.name = name + "/longer", .op = "Maximum", .inputs = {length, name + "/length"}};
-        longer.attrs = {{"T", code_of(int32)}};
-        length = longer.name;
-        added.push_back({.name = name + "/length", .op = "TensorListLength", .inputs = {tensor}});
-        added.push_back(std::move(longer));
-      }
-      added.push_back({.name = name, .op = "TensorListResize", .inputs = {tensor, length}});
+class OutputReplacer {
+ public:
+  explicit OutputReplacer(GraphDef& graph) : graph_(graph), nodes_(graph) {
+    for (const NodeDef& each : graph.nodes) {
+      for (std::size_t i = 0; passes_handles(each) && i < data_inputs(each); ++i)
+        if (attr_of<ListDef>(each, "T")->types[i] == resource_type) replace(each, i, each.inputs[i]);
+      if (!each.flow) continue;
+      for (const std::size_t i : each.flow->passed_on) replace(each, i, each.inputs[i]);
+      for (const std::size_t i : each.flow->popped) add_rest(each, i);
+      for (const Flow::Stacked& list : each.flow->stacked) add_stacked(each, list);
     }
   }
-  const auto replace = [&](std::string& tensor) {
+
+  /// Changes the nodes' inputs and the names in `outputs`, if there are any.
+  void apply(std::vector<std::string>* outputs) {
+    for (NodeDef& each : graph_.nodes)
+      for (std::string& input : each.inputs) follow(input);
+    if (outputs)
+      for (std::string& each : *outputs) follow(each);
+    std::move(added_.begin(), added_.end(), std::back_inserter(graph_.nodes));
+  }
+
+ private:
+  static std::string output(const NodeDef& node, std::size_t i) {
+    return without_zero(detail::join(node.name, ":", i));
+  }
+  void replace(const NodeDef& node, std::size_t i, const std::string& by) { replaced_.emplace(output(node, i), by); }
+
+  void follow(std::string& tensor) const {
     std::size_t steps = 0;
-    for (auto found = replaced.find(without_zero(tensor)); found != replaced.end();
-         found = replaced.find(without_zero(tensor))) {
-      if (++steps > replaced.size())
+    for (auto found = replaced_.find(without_zero(tensor)); found != replaced_.end();
+         found = replaced_.find(without_zero(tensor))) {
+      if (++steps > replaced_.size())
         throw InvalidArgumentError(detail::join("Loops pass '", tensor, "' on to each other"));
       tensor = found->second;
     }
-  };
-  for (NodeDef& each : graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
-  if (outputs) std::for_each(outputs->begin(), outputs->end(), replace);
-  std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
-}
+  }
+
+  /// Of a list from which a loop takes elements, as many are left as the loop did not take.
+  void add_rest(const NodeDef& loop, std::size_t i) {
+    const auto named = [&](std::string_view part) { return detail::join(loop.name, "/_/list_", i, part); };
+    NodeDef left{.name = named("/left"), .op = "Sub"};
+    left.inputs = {named("/length"), detail::join(loop.name, ":", loop.flow->counters[0])};
+    left.attrs = {{"T", code_of(int32)}};
+    added_.push_back({.name = named("/length"), .op = "TensorListLength", .inputs = {loop.inputs[i]}});
+    added_.push_back(std::move(left));
+    added_.push_back({.name = named(""), .op = "TensorListResize", .inputs = {loop.inputs[i], named("/left")}});
+    replace(loop, i, named(""));
+  }
+
+  /// A list to which a loop adds, in the order and of the length that it has in the file.
+  void add_stacked(const NodeDef& loop, const Flow::Stacked& list) {
+    const std::string name = detail::join(loop.name, "/_/list_", list.variable);
+    const std::string given = output(loop, list.variable);
+    std::string tensor = given;
+    if (list.appends && loop.flow->reverse) {
+      NodeDef axis{.name = name + "/axis", .op = "Const"};
+      axis.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), vector_of({0}, int32)}}};
+      tensor = name + "/turned";
+      added_.push_back({.name = tensor, .op = "ReverseV2", .inputs = {given, axis.name}});
+      added_.push_back(std::move(axis));
+    }
+    if (list.extends) {
+      added_.push_back({.name = name, .op = "TensorListConcatLists", .inputs = {loop.inputs[list.variable], tensor}});
+      tensor = name;
+    }
+    if (list.is_full) {
+      if (tensor != given) replaced_.emplace(given, tensor);
+      return;
+    }
+    replaced_.emplace(given, name);
+    std::string length = nodes_.source(loop.inputs[list.variable])->inputs[1];
+    if (list.grows) {
+      NodeDef longer{.name = name + "/longer", .op = "Maximum", .inputs = {length, name + "/length"}};
+      longer.attrs = {{"T", code_of(int32)}};
+      length = longer.name;
+      added_.push_back({.name = name + "/length", .op = "TensorListLength", .inputs = {tensor}});
+      added_.push_back(std::move(longer));
+    }
+    added_.push_back({.name = name, .op = "TensorListResize", .inputs = {tensor, length}});
+  }
+
+  GraphDef& graph_;
+  const Nodes nodes_;
+  std::vector<NodeDef> added_;
+  std::unordered_map<std::string, std::string> replaced_;
+};
 
 using EmptyLists = std::map<std::string, std::string>;  // the node that makes each, by the argument that it is
 
@@ -545,7 +566,8 @@ void find_sequences(GraphDef& graph, std::vector<std::string>* outputs, const Em
     }
     each.flow = std::make_shared<const Flow>(std::move(flow));
   }
-  if (around || std::any_of(graph.nodes.begin(), graph.nodes.end(), passes_handles)) replace_outputs(graph, outputs);
+  if (around || std::any_of(graph.nodes.begin(), graph.nodes.end(), passes_handles))
+    OutputReplacer(graph).apply(outputs);
 }
 
 }  // namespace

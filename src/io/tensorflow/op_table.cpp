@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include "io/tensorflow/op_expansions.hpp"
 
@@ -134,12 +135,10 @@ OpRule random(std::string_view op, std::string_view a, std::string_view b, void 
 
 // ---- The table ------------------------------------------------------------------------------------------------------
 
-}  // namespace
+using AddRule = std::function<void(OpRule)>;
 
-std::vector<OpRule> op_table() {
-  std::vector<OpRule> rules;
-  const auto add = [&](OpRule rule) { rules.push_back(std::move(rule)); };
-
+/// Elementwise functions, those along the last axis, and losses.
+void add_functions(const AddRule& add) {
   for (const char* op :
        {"Softmax", "LogSoftmax", "Identity", "StopGradient", "ZerosLike", "OnesLike", "Cholesky", "MatrixDiagPart"})
     add(plain(op, 1));
@@ -188,8 +187,10 @@ std::vector<OpRule> op_table() {
   sparse.is_direct = has_rank_2;
   sparse.expand = expand_cross_entropy;
   add(sparse);
+}
 
-  // ---- Products and matrices
+/// Products and decompositions of matrices.
+void add_products(const AddRule& add) {
   OpRule matmul = plain("MatMul", 2);
   matmul.fields = {type_of(0), flag("transpose_a"), flag("transpose_b")};
   add(matmul);
@@ -224,15 +225,17 @@ std::vector<OpRule> op_table() {
   OpRule eigh = plain("SelfAdjointEigV2", 1);
   eigh.fields.push_back(fixed("compute_v", true));
   add(eigh);
+}
 
-  // ---- Reductions and scans
+void add_reductions(const AddRule& add) {
   for (const char* op : {"Sum", "Mean", "Prod", "Max", "Min"}) add(reduction(op));
   add(reduction("Any", false));
   add(reduction("All", false));
   for (const char* op : {"ArgMax", "ArgMin"}) add(along_axis(op, {result_type("output_type", int64)}));
   for (const char* op : {"Cumsum", "Cumprod"}) add(along_axis(op, {flag("exclusive"), flag("reverse")}));
+}
 
-  // ---- Shapes
+void add_shapes(const AddRule& add) {
   add({.op = "Shape",
        .inputs = 1,
        .tensorflow = "Shape",
@@ -300,8 +303,10 @@ std::vector<OpRule> op_table() {
   add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like});
   add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like});
   add({.op = "SizeLike", .inputs = 2, .expand = expand_size_like});
+}
 
-  // ---- Types, devices, constants
+/// Types, devices, constants.
+void add_types(const AddRule& add) {
   add({.op = "Cast",
        .inputs = 1,
        .tensorflow = "Cast",
@@ -323,8 +328,10 @@ std::vector<OpRule> op_table() {
   add(expanded("FillLike", any_number, expand_fill_like));
   add(expanded("Range", 0, expand_to_constant));
   add(expanded("LinSpace", 0, expand_to_constant));
+}
 
-  // ---- Slices, joins
+/// Slices and joins.
+void add_slices(const AddRule& add) {
   add({.op = "ConcatV2",
        .inputs = any_number,
        .tensorflow = "ConcatV2",
@@ -386,8 +393,10 @@ std::vector<OpRule> op_table() {
        .input_rules = {in(0), pairs("paddings", "paddings", "Tpaddings"), real("constant_values", "constant_values")},
        .fields = {type_of(0)}});
   add(expanded("PadGrad", 2, expand_pad_grad));
+}
 
-  // ---- Looking up
+/// Ops that look elements up, or put them at places.
+void add_lookups(const AddRule& add) {
   add({.op = "GatherV2",
        .inputs = 2,
        .tensorflow = "GatherV2",
@@ -410,8 +419,10 @@ std::vector<OpRule> op_table() {
        .fields = {type_of(0), fixed("sorted", true)},
        .is_direct = is_largest_known,
        .expand = expand_top_k});
+}
 
-  // ---- Images
+/// Convolutions and pooling.
+void add_images(const AddRule& add) {
   OpRule conv = plain("Conv2D", 2);
   conv.fields = {type_of(0),
                  field("strides"),
@@ -432,8 +443,9 @@ std::vector<OpRule> op_table() {
   add(pooling("MaxPoolGrad", 3, true));
   add(pooling("MaxPoolGradGrad", 3, false));
   add(expanded("AvgPoolGrad", 2, expand_avg_pool_grad));
+}
 
-  // ---- Random numbers
+void add_random_numbers(const AddRule& add) {
   add(random("RandomStandardNormal", "mean", "stddev", expand_normal));
   add(random("TruncatedNormal", "mean", "stddev", expand_normal));
   add(random("RandomUniform", "minval", "maxval", expand_uniform));
@@ -446,6 +458,16 @@ std::vector<OpRule> op_table() {
        .fields = {type_of(0), result_type("output_dtype", int64), fixed("seed", std::int64_t{0}),
                   fixed("seed2", std::int64_t{0})}});
   add(expanded("RandomPermutation", none_or_one, expand_permutation));
+}
+
+}  // namespace
+
+std::vector<OpRule> op_table() {
+  std::vector<OpRule> rules;
+  const AddRule add = [&](OpRule rule) { rules.push_back(std::move(rule)); };
+  for (auto* family : {add_functions, add_products, add_reductions, add_shapes, add_types, add_slices, add_lookups,
+                       add_images, add_random_numbers})
+    family(add);
   return rules;
 }
 

@@ -40,6 +40,30 @@ class RowWriter {
     changes.push_back({"^" + writer_.stateful_op(op_name(op), {handle(i), rows, by}, gradient.dtype, fields(i)).name});
   }
 
+  /// The difference that Adam subtracts from the rows; the rows of both moments are changed before. `numbers`: as an
+  /// UpdateRule has them. `rate` and the powers of the betas are float64.
+  Value adam_difference(const std::vector<double>& numbers, const Value& rate, const Value& beta1_power,
+                        const Value& beta2_power) {
+    const DType dtype = gradient.dtype;
+    const auto moment = [&](std::size_t slot, const Value& of) {
+      const double beta = numbers[slot];
+      Value next = writer_.op("AddV2", {writer_.op("Mul", {writer_.number(beta, dtype), read(slot)}),
+                                        writer_.op("Mul", {writer_.number(1 - beta, dtype), of})});
+      change(slot, "Update", next);
+      return next;
+    };
+    const auto left = [&](const Value& power) { return writer_.op("Sub", {writer_.number(1, float64), power}); };
+    const Value m = moment(1, gradient);
+    const Value v = moment(2, writer_.op("Square", {gradient}));
+    const Value step = in_dtype(writer_.op("RealDiv", {rate, left(beta1_power)}));
+    const Value root = writer_.op("Sqrt", {writer_.op("RealDiv", {v, in_dtype(left(beta2_power))})});
+    return writer_.op("RealDiv",
+                      {writer_.op("Mul", {step, m}), writer_.op("AddV2", {root, writer_.number(numbers[3], dtype)})});
+  }
+
+  /// A number in the dtype of the Variable.
+  Value in_dtype(const Value& x) { return x.dtype == gradient.dtype ? x : writer_.cast(x, gradient.dtype); }
+
   /// A value that is computed after these changes. The update itself does not wait for them: its reader knows them.
   Value after_changes(const Value& value) const {
     if (changes.empty()) return value;
@@ -67,6 +91,22 @@ class RowWriter {
   bool resource_;
 };
 
+/// What tells a reader which op of ours an update was, with which inputs and numbers. `counter`: Adam's Variable that
+/// counts the steps, or "".
+FieldList hints_of(const Node& node, const std::string& counter, const std::vector<double>& numbers) {
+  const ExecuteNow now;
+  ListDef hinted;
+  const std::size_t last = node.inputs().size() - 1;
+  for (std::size_t i = 0; i + 2 < last; ++i) hinted.strings.push_back(endpoint_name(node.input(i)));
+  if (!counter.empty()) hinted.strings.push_back(counter);
+  hinted.strings.push_back(endpoint_name(node.input(last - 2)));
+  hinted.strings.push_back(endpoint_name(node.input(last)));
+  hinted.strings.push_back(rate_of(node).name());
+  return {{std::string(hint_op), node.type()},
+          {std::string(hint_inputs), hinted},
+          {std::string(hint_numbers), TensorDef{code_of(float64), Init(numbers).tensor()}}};
+}
+
 }  // namespace
 
 void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) const {
@@ -76,11 +116,11 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
   if (composed && rate.is_computed) refuse(node, "the graph computes its numbers");
   RowWriter rows(writer, resource_);
   const DType dtype = rows.gradient.dtype;
-  const auto as_dtype = [&](const Value& x) { return x.dtype == dtype ? x : writer.cast(x, dtype); };
   const auto number = [&](std::size_t i, std::string_view label = {}) -> Value {
-    if (rate.is_computed) return as_dtype(writer.element(writer.in(node.inputs().size() - 2), static_cast<int>(i)));
+    if (rate.is_computed)
+      return rows.in_dtype(writer.element(writer.in(node.inputs().size() - 2), static_cast<int>(i)));
     if (i == 0 && rate.dtype == dtype) return {rate_of(node).name(), dtype};
-    if (i == 0 && rate.is_scheduled) return as_dtype(rate.scheduled);
+    if (i == 0 && rate.is_scheduled) return rows.in_dtype(rate.scheduled);
     return writer.constant(label.empty() ? "learning_rate" : label, detail::make_scalar(rate.numbers[i], dtype));
   };
 
@@ -95,28 +135,11 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
   std::vector<std::string> inputs;
   FieldList fields;
   if (composed) {
-    Value difference;
-    if (rule.is_adam()) {
-      const auto mean = [&](std::size_t slot, double beta, const Value& of) {
-        Value next = writer.op("AddV2", {writer.op("Mul", {writer.number(beta, dtype), rows.read(slot)}),
-                                         writer.op("Mul", {writer.number(1 - beta, dtype), of})});
-        rows.change(slot, "Update", next);
-        return next;
-      };
-      const auto left = [&](UpdateRule::FromStep power) {
-        return writer.op("Sub", {writer.number(1, float64), rate.from_step[power]});
-      };
-      const Value m = mean(1, rate.numbers[1], rows.gradient);
-      const Value v = mean(2, rate.numbers[2], writer.op("Square", {rows.gradient}));
-      const Value step =
-          as_dtype(writer.op("RealDiv", {rate.is_scheduled ? rate.scheduled : writer.number(rate.numbers[0], float64),
-                                         left(UpdateRule::beta1_power)}));
-      const Value root = writer.op("Sqrt", {writer.op("RealDiv", {v, as_dtype(left(UpdateRule::beta2_power))})});
-      difference = writer.op(
-          "RealDiv", {writer.op("Mul", {step, m}), writer.op("AddV2", {root, writer.number(rate.numbers[3], dtype)})});
-    } else {
-      difference = writer.op("Mul", {number(0), rows.gradient});
-    }
+    const Value difference =
+        rule.is_adam() ? rows.adam_difference(
+                             rate.numbers, rate.is_scheduled ? rate.scheduled : writer.number(rate.numbers[0], float64),
+                             rate.from_step[UpdateRule::beta1_power], rate.from_step[UpdateRule::beta2_power])
+                       : writer.op("Mul", {number(0), rows.gradient});
     inputs = {rows.handle(0).name, rows.rows.name, rows.after_changes(difference).name};
     fields = rows.fields(0);
   } else {
@@ -132,19 +155,8 @@ void UpdateWriter::write_row_update(NodeWriter& writer, const UpdateRule& rule) 
     if (rule.resource.ends_with("V2")) fields.emplace("update_slots", true);
     if (!resource_) fields.emplace("_class", class_of(*detail::endpoint_of(node.input(0)).node));
   }
-  if (!rate.is_computed && !rate.is_scheduled) {
-    const ExecuteNow now;
-    ListDef hinted;
-    const std::size_t last = node.inputs().size() - 1;
-    for (std::size_t i = 0; i + 2 < last; ++i) hinted.strings.push_back(endpoint_name(node.input(i)));
-    if (rate.is_adam) hinted.strings.push_back(rate.counter);
-    hinted.strings.push_back(endpoint_name(node.input(last - 2)));
-    hinted.strings.push_back(endpoint_name(node.input(last)));
-    hinted.strings.push_back(rate_of(node).name());
-    fields.emplace(hint_op, node.type());
-    fields.emplace(hint_inputs, hinted);
-    fields.emplace(hint_numbers, TensorDef{code_of(float64), Init(rate.numbers).tensor()});
-  }
+  if (!rate.is_computed && !rate.is_scheduled)
+    fields.merge(hints_of(node, rate.is_adam ? rate.counter : "", rate.numbers));
   writer.finish(resource_ ? rule.resource : rule.reference, inputs, std::move(fields));
 }
 
