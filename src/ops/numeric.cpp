@@ -15,12 +15,10 @@ namespace {
 
 constexpr double without_end = std::numeric_limits<double>::infinity();
 
-/// The highest finite number of a float type.
 double highest(DType dtype) {
-  return dtype == float16    ? 65504
-         : dtype == bfloat16 ? 0x1.fep127
-         : dtype == float32  ? static_cast<double>(std::numeric_limits<float>::max())
-                             : std::numeric_limits<double>::max();
+  double number = 0;
+  detail::visit_dtype(dtype, [&]<class T>() { number = static_cast<double>(highest_number<T>()); });
+  return number;
 }
 
 /// A function of x along its last axis, applied along another one.

@@ -38,12 +38,14 @@ T combined(T a, T b) {
 /// The result of combining no elements.
 template <Combine f, class T>
 Combined<T> neutral() {
-  if constexpr (f == Combine::product) return 1;
-  constexpr bool largest = f == Combine::largest;
-  if constexpr (std::is_same_v<T, float16_t>) return largest ? -65504.0F : 65504.0F;
-  if constexpr (std::is_same_v<T, bfloat16_t>) return largest ? -0x1.fep127F : 0x1.fep127F;
-  using Limits = std::numeric_limits<Combined<T>>;
-  return largest ? Limits::lowest() : Limits::max();
+  if constexpr (f == Combine::product)
+    return 1;
+  else if constexpr (f == Combine::smallest)
+    return highest_number<T>();
+  else if constexpr (std::is_integral_v<T>)
+    return std::numeric_limits<T>::lowest();
+  else
+    return -highest_number<T>();
 }
 
 template <Combine f, class T>
@@ -77,8 +79,10 @@ void run_combine(const Call& call) {
   });
 }
 
-std::int64_t along(const Call& call) { return call.attr<std::int64_t>("axis"); }
-Tensor picked(const Call& call, const Tensor& of_segments) { return gather(of_segments, call.input(0), along(call)); }
+/// For each element of the updates that of its segment.
+Tensor picked(const Call& call, const Tensor& of_segments) {
+  return gather(of_segments, call.input(0), call.attr<std::int64_t>("axis"));
+}
 Tensor added(const Call& call, const Tensor& updates) {
   return apply(ops::unsorted_segment_sum, {call.input(0), updates, call.output()}, call.attrs());
 }
@@ -129,7 +133,7 @@ TAPESTRY_OP(segment_prod_op)(combine_op<Combine::product>("UnsortedSegmentProd",
 
 // ---- The functions ----------------------------------------------------------------------------------------------------
 
-/// Ones or elements in place of axes of a vector or tensor of segments, for a value with more axes.
+/// Something of each segment, or of each part, with axes of size 1 behind its own, up to the rank of x.
 Tensor beside(Tensor of_segments, const Tensor& x) {
   for (int axis = rank_of(of_segments); axis < rank_of(x); ++axis) of_segments = expand_dims(of_segments, -1);
   return of_segments;
@@ -151,7 +155,7 @@ Tensor rows_like(const Tensor& data, const Tensor& segments, const Shape::Size& 
   return zeros(shape, {.dtype = data.dtype(), .device = data.device()});
 }
 
-/// `nothing` replaces the parts that are left out.
+/// The parts with a negative segment are left out: `nothing`, which changes no result, stands for them in segment 0.
 Parts parts_of(const Tensor& data, const Tensor& segments, const Shape::Size& count, const Tensor& nothing) {
   require_type(segments, index_types, "segment_ids");
   if (rank_of(segments) > rank_of(data) ||
@@ -162,12 +166,14 @@ Parts parts_of(const Tensor& data, const Tensor& segments, const Shape::Size& co
   if (!may_be_negative(segments)) return {data, segments, like};
   if (!segments.is_symbolic() && !like.is_symbolic() && like.size() == 0 &&
       reduce_all(segments < 0).to(cpu()).item<bool>()) {
-    const Tensor nobody = zeros({0}, {.dtype = int32, .device = data.device()});  // also where there are no segments
-    return {gather(data, nobody), gather(segments, nobody), like};
+    // All parts are left out. They cannot be replaced, since there may be no segment 0.
+    const Tensor no_rows = zeros({0}, {.dtype = int32, .device = data.device()});
+    return {gather(data, no_rows), gather(segments, no_rows), like};
   }
   return {where(beside(segments < 0, data), nothing, data), maximum(segments, 0), like};
 }
 
+/// What an op gives for no elements, as a scalar.
 Tensor nothing_for(const Op& op, DType dtype) {
   const Combine f = &op == &segment_max_op   ? Combine::largest
                     : &op == &segment_min_op ? Combine::smallest
@@ -206,7 +212,8 @@ Tensor mean_of(const In& data, const In& segments, const Shape::Size& count, boo
   });
 }
 
-/// The size of a vector with an element for each of the ascending segments.
+/// The number of ascending segments, 1 more than the last one. A graph has it only as the size of a tensor, here of a
+/// mask of that length.
 Dimension count_of(const In& segments, const Tensor& data) {
   require_type(segments, index_types, "segment_ids");
   if (rank_of(segments) != 1 || rank_of(data) < 1)

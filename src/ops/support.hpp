@@ -3,8 +3,10 @@
 // What the op families share: forward functions, checks for `infer`, and helpers for gradients.
 
 #include <concepts>
+#include <limits>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "backend/backend.hpp"
 #include "backend/program.hpp"
@@ -47,6 +49,16 @@ inline void require_type(DType dtype, TypeSet allowed, std::string_view attr = "
 }
 inline void require_type(const Tensor& input, TypeSet allowed, std::string_view attr = "T") {
   require_type(input.dtype(), allowed, attr);
+}
+/// The highest finite number of an element type, for a half as a float.
+template <class T>
+constexpr auto highest_number() {
+  if constexpr (std::is_same_v<T, float16_t>)
+    return 65504.0F;
+  else if constexpr (std::is_same_v<T, bfloat16_t>)
+    return 0x1.fep127F;
+  else
+    return std::numeric_limits<T>::max();
 }
 /// Throws InvalidArgumentError for a number that elements of a whole type cannot be.
 void require_fits(double number, DType dtype);
