@@ -76,6 +76,10 @@ TEST_CASE("what ctc_loss and its decoder refuse") {
         "logits must be [time, batch, classes] and labels [batch, longest], but their shapes are [4,3,3] and [2]");
   CHECK(message(labels(), tensor({2, 2}), lengths(4, 3, 2)) ==
         "label_length has the shape [2], which must be that of a batch of 3, [batch]");
+  for (const std::int64_t blank : {3, -4})
+    CHECK(message_of<InvalidArgumentError>([&] {
+            ctc_greedy_decoder(x, lengths(4, 3, 2), {.blank = blank});
+          }) == detail::join("the blank is ", blank, ", but there are 3 classes"));
   CHECK(message_of<InvalidArgumentError>([&] {
           ctc_greedy_decoder(x, tensor({4, 3}));
         }) == "logits must be [time, batch, classes] and logit_length [batch], but their shapes are [4,3,3] and [2]");

@@ -16,9 +16,26 @@ TEST_CASE("infinities and NaN") {
              tensor<float>({0, std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()}));
   CHECK(isclose(tensor(NAN), tensor(NAN), {.equal_nan = true}).item<bool>());
   CHECK_FALSE(allclose(tensor({1.0, 2.0}), tensor({1.0, 2.1})).item<bool>());
+  const int large = 1 << 24;  // behind which float32 has no odd numbers
+  CHECK_FALSE(isclose(tensor(large), tensor(large + 1), {.rtol = 0}).item<bool>());
+  CHECK_FALSE(isclose(large, tensor(large + 1), {.rtol = 0}).item<bool>());
   CHECK(grad([](const Tensor& x) { return reduce_sum(nan_to_num(x) * 3.0); })(tensor<double>({infinity, 1}))
             .to_vector<double>() == std::vector<double>{0, 3});
   check_same(cumulative_logsumexp(tensor<double>({-800, -1000, 700})), tensor<double>({-800, -800, 700}), 1e-12);
+}
+
+TEST_CASE("quantiles of infinities and NaN") {
+  for (const DType dtype : {float32, float64}) {
+    const auto median_of = [&](const Tensor& x) { return median(x.cast(dtype)).cast(float64).item<double>(); };
+    CHECK(median_of(tensor<double>({1, infinity, infinity})) == infinity);
+    CHECK(median_of(tensor<double>({-infinity, -infinity, 1, 2})) == -infinity);
+    CHECK(median_of(tensor<double>({infinity, infinity, infinity, 2})) == infinity);
+    CHECK(median_of(tensor<double>({-infinity, 1, infinity})) == 1);
+    CHECK(std::isnan(median_of(tensor<double>({1, NAN, 2}))));
+    check_same(quantile(tensor<double>({{NAN, 1}, {3, 3}}).cast(dtype), 0.5, 0), tensor<double>({NAN, 2}).cast(dtype));
+  }
+  check_same(grad([](const Tensor& x) { return median(x); })(tensor<double>({1, 5, 2, 9})),
+             tensor<double>({0, 0.5, 0.5, 0}));
 }
 
 TEST_CASE("ends, empty ranges and whole numbers") {
@@ -68,6 +85,11 @@ TEST_CASE("what is refused") {
   CHECK(message([&] { interp(x, ones({3}), ones({2})); }) ==
         "xp and fp must be vectors of one length, but their shapes are [3] and [2]");
   CHECK(message([&] { meshgrid({ones({2}), x}); }) == "all arguments must be vectors, but one has the shape [2,3]");
+  CHECK(message([&] { trapezoid(x, ones({2}), 1); }) ==
+        "x must have the shape of y, [2,3], or be [size of axis 1], but its shape is [2]");
+  CHECK(message([&] {
+          trapezoid(x, ones({2, 1}), -1);
+        }) == "x must have the shape of y, [2,3], or be [size of axis -1], but its shape is [2,1]");
   CHECK(message([&] { kron(x, ones({2})); }) == "a and b must be matrices, but their shapes are [2,3] and [2]");
   CHECK(message([&] {
           cov(ones({2, 2, 2}));

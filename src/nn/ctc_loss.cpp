@@ -23,6 +23,12 @@ namespace {
 // place, or goes to the next one, or from a label to the next label if that is another one. It begins as if it were at
 // the first blank, and ends at the last blank or the last label.
 
+/// The number of classes may be unknown, -1.
+void require_blank(std::int64_t blank, std::int64_t classes) {
+  if (classes == 0 || (classes > 0 && (blank < -classes || blank >= classes)))
+    throw InvalidArgumentError(detail::join("the blank is ", blank, ", but there are ", classes, " classes"));
+}
+
 Specs infer_ctc(const Call& call) {
   const Tensor &logits = call.input(0), &labels = call.input(1);
   require_type(logits, float_types);
@@ -40,9 +46,7 @@ Specs infer_ctc(const Call& call) {
                                               ", which must be that of a batch of ", batch,
                                               i == 1 ? ", [batch, longest]" : ", [batch]"));
   }
-  const auto blank = call.attr<std::int64_t>("blank");
-  if (classes == 0 || (classes > 0 && (blank < -classes || blank >= classes)))
-    throw InvalidArgumentError(detail::join("the blank is ", blank, ", but there are ", classes, " classes"));
+  require_blank(call.attr<std::int64_t>("blank"), classes);
   return {{logits.dtype(), {batch}}, logits.spec()};
 }
 
@@ -169,7 +173,7 @@ void run_ctc(const Call& call) {
 
 constexpr double hardly_ever = -1e30;  ///< instead of -infinity, of which differences would be NaN
 
-/// 0, 1, 2, ... along an axis of size `like.shape()[axis]`, which may be unknown.
+/// 0, 1, 2, ..., `size` - 1, on the device of a tensor. The size may be unknown.
 Tensor counted(const Dimension& size, const Tensor& device_of) {
   return cumsum(ones({size}, {.dtype = int64, .device = device_of.device()})) - 1;
 }
@@ -189,19 +193,21 @@ Tensor composed_loss(const Call& call, const Tensor& given) {
   const Tensor in_use = less(counted(labels.shape()[1], logits), label_length);
   const Tensor clean = where(in_use, labels, the_blank);
   const Tensor blanks = broadcast_like(the_blank, clean);
-  const Tensor last = broadcast_to(the_blank, {batch, 1});
-  const Tensor written = concat(
-      {reshape(stack({blanks, clean}, 2), {batch, labels.shape()[1].is_known() ? 2 * labels.shape()[1] : -1}), last},
-      1);
-  const Tensor other =
-      not_equal(written, the_blank) & not_equal(written, concat({last, last, written}, 1)(all, range(0, -2)));
+  const Tensor blank_column = broadcast_to(the_blank, {batch, 1});
+  const Tensor written =
+      concat({reshape(stack({blanks, clean}, 2), {batch, labels.shape()[1].is_known() ? 2 * labels.shape()[1] : -1}),
+              blank_column},
+             1);
+  const Tensor two_before = concat({blank_column, blank_column, written}, 1)(all, range(0, -2));
+  const Tensor other = not_equal(written, the_blank) & not_equal(written, two_before);
   const Tensor skip_cost = where(other, 0.0, hardly_ever).cast(logits.dtype());
   const Dimension places = written.shape()[1];
   const Tensor emitted =
       take_along_axis(log_softmax(logits), broadcast_to(expand_dims(written, 0), {time, batch, places}), 2);
   const Tensor runs = expand_dims(less(expand_dims(counted(time, logits), 1), call.input(3).cast(int64)), 2);
   const Tensor place = counted(places, logits);
-  const Tensor start = where(equal(place, 0) & greater_equal(label_length, 0), 0.0, hardly_ever).cast(logits.dtype());
+  const Tensor is_start = equal(place, 0) & greater_equal(label_length, 0);  // [batch, places]: no length is negative
+  const Tensor start = where(is_start, 0.0, hardly_ever).cast(logits.dtype());
   const auto step = [&](const Tensors& x) -> Tensors {
     const Tensor &stay = x[0], next = shifted(stay, 1, hardly_ever), skip = shifted(stay, 2, hardly_ever) + skip_cost;
     const Tensor most = stop_gradient(maximum(maximum(stay, next), skip));
@@ -265,11 +271,11 @@ CTCLoss ctc_loss_and_gradient(const Tensor& labels, const Tensor& logits, const 
 Tensor ctc_loss(In labels, In logits, In label_length, In logit_length, const CTCLossOptions& options,
                 std::string_view name) {
   const CallSiteScope site(logits.where());
-  const bool last = !options.zero_infinity;
+  const bool keeps_infinity = !options.zero_infinity;
   const Tensor loss = ctc_loss_and_gradient(labels, as_floats(logits), label_length, logit_length, options.blank,
-                                            last ? name : std::string_view(), logits.where())
+                                            keeps_infinity ? name : std::string_view(), logits.where())
                           .loss;
-  return last ? loss : where(equal(loss, std::numeric_limits<double>::infinity()), 0.0, loss, name);
+  return keeps_infinity ? loss : where(equal(loss, std::numeric_limits<double>::infinity()), 0.0, loss, name);
 }
 
 CTCPath ctc_best_path(const Tensor& logits, const Tensor& logit_length, const CTCDecoderOptions& options) {
@@ -280,6 +286,7 @@ CTCPath ctc_best_path(const Tensor& logits, const Tensor& logit_length, const CT
     throw InvalidArgumentError(
         detail::join("logits must be [time, batch, classes] and logit_length [batch], but their shapes are ",
                      logits.shape(), " and ", logit_length.shape()));
+  require_blank(options.blank, logits.shape().sizes()[2]);
   require_lengths(logit_length, logits.shape().sizes()[0]);
   const Tensor classes = transpose(argmax(logits, 2));
   const Tensor in_use = less(counted(logits.shape()[0], logits), expand_dims(logit_length.cast(int64), 1));

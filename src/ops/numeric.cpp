@@ -49,7 +49,8 @@ Tensor running(std::string_view op, const In& x, std::int64_t axis, std::string_
   });
 }
 
-/// The elements of a tensor in ascending order along an axis, at a fraction q of the way.
+/// The elements of a tensor in ascending order along an axis, at a fraction q of the way. NaN, which stands last, is
+/// the result wherever there is one.
 Tensor quantile_along(const Tensor& x, double q, int axis, bool keep) {
   if (x.shape().sizes()[axis] == 0)
     throw InvalidArgumentError(detail::join("axis ", axis, " of x has no elements, its shape is ", x.shape()));
@@ -57,7 +58,11 @@ Tensor quantile_along(const Tensor& x, double q, int axis, bool keep) {
   const Tensor last = size(sorted, axis).cast(float64) - 1.0;
   const Tensor position = last * q, below = floor(position);
   const Tensor low = gather(sorted, below.cast(int64), axis), high = gather(sorted, ceil(position).cast(int64), axis);
-  const Tensor y = low + (high - low) * (position - below).cast(sorted.dtype());
+  // Equal infinities have no difference, and the line from -infinity to a finite number stays at -infinity.
+  const Tensor stays = equal(low, high) | (equal(low, -without_end) & less(high, without_end));
+  const Tensor step = where(stays, 0.0, high - low);
+  const Tensor greatest = gather(sorted, last.cast(int64), axis);
+  const Tensor y = where(is_nan(greatest), greatest, low + step * (position - below).cast(sorted.dtype()));
   return keep ? expand_dims(y, axis) : y;
 }
 
@@ -81,6 +86,9 @@ Tensor lower_mask(const Tensor& x, std::int64_t diagonal) {
   return less_equal(columns - rows, diagonal);
 }
 
+/// Whole numbers as float64, in which int32 and almost all of int64 keep their digits.
+Tensor comparable(const In& x) { return is_floating(x->dtype()) ? x.tensor() : x.as(float64); }
+
 }  // namespace
 
 Tensor is_inf(In x, std::string_view name) { return equal(abs(as_floats(x)), without_end, name); }
@@ -96,8 +104,7 @@ Tensor logaddexp(In a, In b, std::string_view name) {
 
 Tensor isclose(In a, In b, const CloseOptions& options, std::string_view name) {
   return blaming("isclose", a.where(), [&] {
-    const Tensor x = a->dtype() == float64 ? a.tensor() : as_floats(a),
-                 y = b->dtype() == float64 ? b.tensor() : as_floats(b);
+    const Tensor x = comparable(a), y = comparable(b);
     const Tensor near = less_equal(abs(x - y), options.atol + options.rtol * abs(y)) & is_finite(y);
     Tensor close = near | equal(x, y);
     if (options.equal_nan) close = close | (is_nan(x) & is_nan(y));
@@ -177,6 +184,9 @@ Tensor trapezoid(In y, double dx, std::int64_t axis, std::string_view name) {
 Tensor trapezoid(In y, In x, std::int64_t axis, std::string_view name) {
   return blaming("trapezoid", y.where(), [&] {
     const int place = normalize_axis(axis, rank_of(y));
+    if (!agree(x->shape(), rank_of(x) == 1 ? Shape{y->shape().sizes()[place]} : y->shape()))
+      throw InvalidArgumentError(detail::join("x must have the shape of y, ", y->shape(), ", or be [size of axis ",
+                                              axis, "], but its shape is ", x->shape()));
     Tensor widths = along(as_floats(x), rank_of(x) == 1 ? 0 : axis, differences);
     if (rank_of(x) == 1)
       for (int i = place + 1; i < rank_of(y); ++i) widths = expand_dims(widths, -1);

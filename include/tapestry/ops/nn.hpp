@@ -66,7 +66,7 @@ struct CTCDecoded {
   Tensor neg_sum_logits;  ///< minus the sum of the largest logits of each sequence: [batch]
 };
 /// The labels that the largest logits [time, batch, classes] tell, without blanks and repetitions. The lengths are
-/// [batch], int32 or int64.
+/// [batch], int32 or int64. Throws InvalidArgumentError for lengths and a blank out of range.
 TAPESTRY_API CTCDecoded ctc_greedy_decoder(In logits, In logit_length, const CTCDecoderOptions& options = {},
                                            std::string_view name = {});
 

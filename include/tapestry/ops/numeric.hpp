@@ -27,7 +27,8 @@ struct CloseOptions {
   double atol = 1e-8;      ///< absolute
   bool equal_nan = false;  ///< whether NaN equals NaN
 };
-/// Whether |a - b| <= atol + rtol |b|, element by element; equal infinities are close.
+/// Whether |a - b| <= atol + rtol |b|, element by element; equal infinities are close. Integers are compared as
+/// float64.
 TAPESTRY_API Tensor isclose(In a, In b, const CloseOptions& options = {}, std::string_view name = {});
 /// Whether all elements are close: a bool scalar.
 TAPESTRY_API Tensor allclose(In a, In b, const CloseOptions& options = {}, std::string_view name = {});
@@ -52,8 +53,8 @@ TAPESTRY_API Tensor nan_to_num(In x, const NanToNumOptions& options = {}, std::s
 TAPESTRY_API Tensor reduce_std(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// The elements below which a part q of all elements along an axis lies, or of all elements; between two elements on
-/// the line between them. The dtype is that of `reduce_mean`. Throws InvalidArgumentError unless 0 <= q <= 1,
-/// and for no elements.
+/// the line between them; NaN if one of them is NaN. The dtype is that of `reduce_mean`. Throws InvalidArgumentError
+/// unless 0 <= q <= 1, and for no elements.
 /// @{
 TAPESTRY_API Tensor quantile(In x, double q, std::int64_t axis, const ReduceOptions& options = {},
                              std::string_view name = {});
@@ -75,7 +76,8 @@ TAPESTRY_API Tensor cumulative_logsumexp(In x, std::int64_t axis = 0, std::strin
 TAPESTRY_API Tensor diff(In x, std::int64_t n = 1, std::int64_t axis = -1, std::string_view name = {});
 /// The integral along an axis by the trapezoidal rule, for elements at a distance of dx.
 TAPESTRY_API Tensor trapezoid(In y, double dx = 1, std::int64_t axis = -1, std::string_view name = {});
-/// The same for elements at x, which has the shape of y or is [size of the axis], for the last axis.
+/// The same for elements at x, which has the shape of y or is [size of the axis]. Throws InvalidArgumentError for
+/// another shape.
 TAPESTRY_API Tensor trapezoid(In y, In x, std::int64_t axis, std::string_view name = {});
 
 /// The covariances of variables, the rows of x [variables, observations], divided by the number of observations minus
