@@ -9,6 +9,7 @@
 #include "nn/lstm_sequence.hpp"
 #include "nn/names.hpp"
 #include "nn/positions.hpp"
+#include "nn/recurrent_steps.hpp"
 #include "ops/lengths.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
@@ -223,8 +224,7 @@ RNN::RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, 
 
 RNNResult RNN::operator()(In x, In state, In lengths) const {
   const auto cell = [this](const Tensor& from_input, const Tensor& from_hidden, const Tensors&) -> Tensors {
-    const Tensor sum = from_input + from_hidden;
-    return {nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum)};
+    return {rnn_step(nonlinearity_, from_input, from_hidden)};
   };
   const Sequence result = run(x, {state}, lengths, step_by_step(cell));
   return {result.output, result.state[0]};
@@ -241,10 +241,7 @@ GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, 
 
 RNNResult GRU::operator()(In x, In state, In lengths) const {
   const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
-    const std::vector<Tensor> i = split(from_input, 3, -1), h = split(from_hidden, 3, -1);
-    const Tensor reset = sigmoid(i[0] + h[0]), update = sigmoid(i[1] + h[1]);
-    const Tensor candidate = tanh(i[2] + reset * h[2]);
-    return {(1 - update) * candidate + update * before[0]};
+    return {gru_step(from_input, from_hidden, before[0])};
   };
   const Sequence result = run(x, {state}, lengths, step_by_step(cell));
   return {result.output, result.state[0]};

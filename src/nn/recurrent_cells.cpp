@@ -5,6 +5,7 @@
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
+#include "nn/recurrent_steps.hpp"
 #include "ops/support.hpp"
 #include "tapestry/nn/recurrent.hpp"
 
@@ -58,8 +59,8 @@ RNNCell::RNNCell(std::int64_t in, std::int64_t hidden, const CellOptions& option
 Tensor RNNCell::operator()(In x, In h) const {
   const LayerCall call(*this, x.where());
   return naming(*this, {x.tensor(), h.tensor()}, [&] {
-    const Tensor sum = from_input(x) + from_hidden(state_or_zeros(h, x));
-    return call.gives(nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum));
+    const Tensor i = from_input(x);
+    return call.gives(rnn_step(nonlinearity_, i, from_hidden(state_or_zeros(h, x))));
   });
 }
 
@@ -70,10 +71,8 @@ Tensor GRUCell::operator()(In x, In h) const {
   const LayerCall call(*this, x.where());
   return naming(*this, {x.tensor(), h.tensor()}, [&] {
     const Tensor before = state_or_zeros(h, x);
-    const std::vector<Tensor> i = split(from_input(x), 3, -1), s = split(from_hidden(before), 3, -1);
-    const Tensor reset = sigmoid(i[0] + s[0]), update = sigmoid(i[1] + s[1]);
-    const Tensor candidate = tanh(i[2] + reset * s[2]);
-    return call.gives((1 - update) * candidate + update * before);
+    const Tensor i = from_input(x);
+    return call.gives(gru_step(i, from_hidden(before), before));
   });
 }
 
