@@ -9,7 +9,8 @@ namespace {
 
 constinit thread_local FlagReads* open_reads = nullptr;
 
-std::atomic<std::uint64_t> changes = 1;  ///< of any flags
+/// How often any flag has changed, and 1, so that no FlagReads has compared before.
+std::atomic<std::uint64_t> changes = 1;
 
 }  // namespace
 

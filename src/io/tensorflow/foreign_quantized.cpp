@@ -14,6 +14,7 @@ struct QuantizedRange {
   double lowest, highest;
 
   double steps() const { return highest - lowest; }
+  /// What is added to the numbers so that they begin at 0.
   double half() const { return lowest < 0 ? (steps() + 1) / 2 : 0; }
 };
 

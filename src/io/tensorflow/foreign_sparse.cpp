@@ -26,7 +26,8 @@ Tensors read_sparse_product(const ForeignNode& n) {
   });
 }
 
-/// The numbers of the coordinates of a sparse tensor, whose shape is known, in the flattened dense one.
+/// The numbers of the coordinates of a sparse tensor, whose shape is known, in the flattened dense one. Coordinates
+/// outside are refused.
 Tensor places_of(const ForeignNode& n) {
   const Shape shape = n.shape(2);
   const Tensor coordinates = n.in(0);
@@ -36,14 +37,22 @@ Tensor places_of(const ForeignNode& n) {
   return gather_nd(reshape(arange(shape.size(), {.dtype = int64}), shape), coordinates);
 }
 
-/// The shape may be far too large for a dense tensor.
+/// The numbers of coordinates in a flattened tensor of this shape, which may be far too large to be made.
+Tensor numbers_of(const ForeignNode& n, const Tensor& coordinates, const std::vector<std::int64_t>& shape) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (!agree(coordinates.shape(), Shape{-1, rank}))
+    n.node.refuse(
+        detail::join("its shape is ", Shape(shape), ", its coordinates have the shape ", coordinates.shape()));
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape[i]);
+  const bool has_size = coordinates.shape().has_rank() && coordinates.shape().sizes()[1] == rank;
+  const Tensor rows = has_size ? coordinates : ensure_shape(coordinates, {-1, rank});
+  return reduce_sum(rows * vector_of(strides, int64), 1);
+}
+
 Tensors read_sparse_order(const ForeignNode& n) {
-  require_rank(n, 0, 2);
-  const Shape shape = n.shape(2);
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()), 1);
-  for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape.sizes()[i]);
   return n.composed([&]() -> Tensors {
-    const Tensor order = argsort(reduce_sum(n.in(0) * vector_of(strides, int64), 1));
+    const Tensor order = argsort(numbers_of(n, n.in(0), n.numbers(2)));
     return {gather(n.in(0), order), gather(n.in(1), order)};
   });
 }
@@ -82,12 +91,7 @@ Tensors read_sparse_reshape(const ForeignNode& n) {
   if (from.empty() || to.empty() || size < 1 || told != size)
     n.node.refuse(detail::join("a tensor of ", size, " elements does not fit the shape it asks for"));
   return n.composed([&]() -> Tensors {
-    Tensor place;
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const Tensor coordinate = squeeze(slice(n.in(0), {0, static_cast<std::int64_t>(i)}, {-1, 1}), 1);
-      place = bool(place) ? place * from[i] + coordinate : coordinate;
-    }
-    return {stack(coordinates_of(place, to), 1), vector_of(to, int64)};
+    return {stack(coordinates_of(numbers_of(n, n.in(0), from), to), 1), vector_of(to, int64)};
   });
 }
 
@@ -122,17 +126,8 @@ Tensors read_filled_rows_gradient(const ForeignNode& n) {
 
 // ---- Several sparse tensors -----------------------------------------------------------------------------------------
 
-/// The numbers of coordinates in a flattened tensor of this shape, which may be far too large to be made.
-Tensor numbers_of(const ForeignNode& n, const Tensor& coordinates, const std::vector<std::int64_t>& shape) {
-  const Shape& list = coordinates.shape();
-  if (list.rank() != 2 || list.sizes()[1] != static_cast<std::int64_t>(shape.size()))
-    n.node.refuse(detail::join("its shape is ", Shape(shape), ", its coordinates have the shape ", list));
-  std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape[i]);
-  return reduce_sum(coordinates * vector_of(strides, int64), 1);
-}
-
-Tensor with_coordinates(const Tensor& numbers, const std::vector<std::int64_t>& shape) {
+/// The reverse of `numbers_of`.
+Tensor coordinate_rows(const Tensor& numbers, const std::vector<std::int64_t>& shape) {
   if (shape.empty()) return slice(expand_dims(numbers, 1), {0, 0}, {-1, 0});
   return stack(coordinates_of(numbers, shape), 1);
 }
@@ -184,7 +179,7 @@ Tensors read_sparse_sum(const ForeignNode& n) {
     const Tensor sum = added(all, concat({n.in(1), n.in(4)}, 0));
     const Tensor is_of_one = all.counts <= 2;
     const auto [coordinates, values] =
-        rows_where(is_of_one | (abs(sum) >= n.in(6)), with_coordinates(all.numbers, shape), sum);
+        rows_where(is_of_one | (abs(sum) >= n.in(6)), coordinate_rows(all.numbers, shape), sum);
     return {coordinates, values, vector_of(shape, int64)};
   });
 }
@@ -202,7 +197,7 @@ Tensors read_sparse_extremes(const ForeignNode& n) {
     const Merged all = merged(numbers_of(n, concat({n.in(0), n.in(3)}, 0), shape));
     const Tensor a = added(all, concat({n.in(1), zeros_like(n.in(4))}, 0));
     const Tensor b = added(all, concat({zeros_like(n.in(1)), n.in(4)}, 0));
-    return {with_coordinates(all.numbers, shape),
+    return {coordinate_rows(all.numbers, shape),
             n.node.def().op == "SparseSparseMaximum" ? maximum(a, b) : minimum(a, b)};
   });
 }
@@ -254,7 +249,7 @@ Tensors part_of(const ForeignNode& n, std::size_t first, const std::vector<std::
     if (start[i] < 0 || size[i] < 0) n.node.refuse("its part begins, or ends, before the beginning");
     size[i] = std::clamp<std::int64_t>(shape[i] - start[i], 0, size[i]);
   }
-  const Tensor moved = n.in(first)-vector_of(start, int64);
+  const Tensor moved = subtract(n.in(first), vector_of(start, int64));
   auto [coordinates, values] =
       rows_where(reduce_all((moved >= 0) & (moved < vector_of(size, int64)), 1), moved, n.in(first + 1));
   return {coordinates, values, vector_of(size, int64)};
@@ -344,7 +339,7 @@ Tensors read_reduced_sparse(const ForeignNode& n) {
     const bool is_sum = n.node.def().op == "SparseReduceSumSparse";
     const Tensor values =
         is_sum ? added(all, n.in(1)) : gather(largest, cumsum(ones_like(all.counts), 0, {.exclusive = true}));
-    return {with_coordinates(all.numbers, sizes), values, vector_of(sizes, int64)};
+    return {coordinate_rows(all.numbers, sizes), values, vector_of(sizes, int64)};
   });
 }
 
