@@ -190,11 +190,12 @@ void add_scatter_add(const UpdateCall& call) {
 void add_scatter_sub(const UpdateCall& call) {
   assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], -rows_of(call)));
 }
-void add_rows(const UpdateCall& call) { assign(call, 0, Assign::set, call.inputs[1]); }
-
-/// TensorFlow leaves open which of several rows for one index is taken. Here it is their mean.
+/// The updates are rows, or one scalar for all. TensorFlow leaves open which of several rows of one index stays. Here
+/// it is their mean.
 void add_scatter_update(const UpdateCall& call) {
-  assign(call, 0, Assign::set, with_rows(call.inputs[0], call.inputs[1], rows_of(call), Assign::set));
+  const Tensor& rows = call.inputs[1];
+  const bool is_scalar = rows.shape().has_rank() && rows.rank() == 0;
+  assign(call, 0, Assign::set, is_scalar ? broadcast_like(rows, call.inputs[0]) : rows);
 }
 
 /// The result, shaped like `x`, of an op of TensorFlow's that has no Variable. If sizes are not known, it is a node
@@ -295,10 +296,9 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceSparseApplyProximalAdagrad", "SparseApplyProximalAdagrad", 2, 7, add_proximal_adagrad, 6},
     {"ResourceApplyAdagradDA", "ApplyAdagradDA", 3, 8, add_adagrad_da},
     {"ResourceSparseApplyAdagradDA", "SparseApplyAdagradDA", 3, 9, add_adagrad_da, 4},
-    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_rows, 1},
+    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update, 1},
     {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
     {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
-    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update},
     {"ResourceScatterMul", "ScatterMul", 1, 3, add_scatter_combined},
     {"ResourceScatterDiv", "ScatterDiv", 1, 3, add_scatter_combined},
     {"ResourceScatterMax", "ScatterMax", 1, 3, add_scatter_combined},
