@@ -25,11 +25,10 @@ void learn(const tp::Communicator& world, const Settings& settings) {
   world.broadcast(network.parameters());  // all ranks start with the weights of rank 0
 
   // The ranks' batches together are one batch of the given size, whatever the number of ranks.
-  tp::data::Loader batches(settings.train, {.batch = settings.batch / world.size(),
-                                            .shuffle = true,
-                                            .seed = settings.seed,
-                                            .drop_last = true,
-                                            .shard = world.shard()});
+  const std::int64_t share = settings.batch / world.size();
+  tp::data::Loader batches(
+      settings.train,
+      {.batch = share, .shuffle = true, .seed = settings.seed, .drop_last = true, .shard = world.shard()});
   tp::train::AdamOptimizer adam(tp::train::CosineDecay(0.002, settings.epochs * batches.size()));
   tp::train::DataParallel training(adam, world);
   const auto step = tp::function([&](const tp::Tensor& x, const tp::Tensor& y) {
@@ -40,7 +39,7 @@ void learn(const tp::Communicator& world, const Settings& settings) {
     const auto start = std::chrono::steady_clock::now();
     for (auto [x, y] : batches) step(x, y);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    const auto images = static_cast<double>(batches.size() * (settings.batch / world.size()) * world.size());
+    const auto images = static_cast<double>(batches.size() * share * world.size());
     if (world.rank() == 0)
       std::cout << "Epoch " << epoch << "  test accuracy " << accuracy(network, settings.test) << "  on "
                 << world.size() << " ranks, " << static_cast<int>(images / seconds.count()) << " images a second"

@@ -94,10 +94,7 @@ TEST_CASE("a list of floats beside float32 and whole numbers is float32") {
 
 TEST_CASE("a number gives way to the tensors beside it wherever it is passed on, and what is computed of it does not") {
   const auto type = [](const Tensor& x) { return to_string(x.dtype()); };
-  const auto passed_on = [](In x, const Tensor& beside) {
-    const Tensor given = x;
-    return multiply(given, beside);
-  };
+  const auto passed_on = [](In x, const Tensor& beside) { return multiply(Tensor(x), beside); };
   const Tensor bytes = ones({2}, {.dtype = uint8});
   for (const DType dtype : {uint8, int32, int64, float16, bfloat16, float32, float64})
     CHECK(type(passed_on(2, ones({2}, {.dtype = dtype}))) == to_string(dtype));
@@ -300,7 +297,7 @@ TEST_CASE("a Variable or a number in a result stands for its tensor") {
     all_same({last, traced_last});
   }
   CHECK(text(cond(
-            true, [&] { return w; }, [] { return ones({2}); })) == "float32[2]: 1 2");
+            true, [&] { return Variable(w); }, [] { return ones({2}); })) == "float32[2]: 1 2");
   CHECK(text(trace([&] { return std::pair{w, 0.5}; }, {})().second) == "float32[]: 0.5");
   CHECK(text(vmap([](Tensor x) { return std::pair{x, 1.0}; })(w).second) == "float32[2]: 1 1");
   CHECK(text(std::get<1>(scan([](Tensor h, Tensor x) { return std::tuple{h + x, 1}; }, 0.0, w))) == "int32[2]: 1 1");

@@ -127,8 +127,7 @@ TEST_SUITE("3. gradients") {
     CHECK(text(b.assign_sub(b.value())) == "float32[2]: 0 0");
     CHECK(text(step.assign_add(1)) == "int32[]: 1");
     CHECK(text(before) == "float32[2]: 1 2");
-    const tp::Variable same = b;
-    CHECK(same.is(b));
+    CHECK(tp::Variable(b).is(b));
   }
 }
 

@@ -95,29 +95,29 @@ TEST_CASE("functional forms blame the line where they are made") {
 }
 
 TEST_CASE("errors of a layer that a function calls name the user's line") {
-#define WRONG(...) TAPESTRY_REFUSED(InvalidArgumentError, "got [2,5]", __VA_ARGS__)
+#define TAPESTRY_WRONG(...) TAPESTRY_REFUSED(InvalidArgumentError, "got [2,5]", __VA_ARGS__)
   const Tensor x = ones({2, 5});
   const TensorSpec like = spec(x);
   const auto try_all = [&](const auto& layer) {
     std::vector<Tensor> values;
     for (const Variable& each : layer.parameters()) values.push_back(each.value());
-    WRONG(grad(layer)(x));
-    WRONG(value_and_grad(layer)(x));
-    WRONG(hessian(layer)(x));
-    WRONG(vjp(layer, x));
-    WRONG(vjp(layer, x, x));
-    WRONG(jvp(layer, x, x));
-    WRONG(recompute(layer)(x));
-    WRONG(custom_gradient([&](const auto& in) { return CustomGradient{layer(in), {}}; })(x));
-    WRONG(map(layer, ones({3, 2, 5})));
-    WRONG(trace(layer, {like}));
-    WRONG(function(layer)(x));
-    WRONG(nn::summary(layer, like));
-    WRONG(nn::functional_call(layer, values, x));
+    TAPESTRY_WRONG(grad(layer)(x));
+    TAPESTRY_WRONG(value_and_grad(layer)(x));
+    TAPESTRY_WRONG(hessian(layer)(x));
+    TAPESTRY_WRONG(vjp(layer, x));
+    TAPESTRY_WRONG(vjp(layer, x, x));
+    TAPESTRY_WRONG(jvp(layer, x, x));
+    TAPESTRY_WRONG(recompute(layer)(x));
+    TAPESTRY_WRONG(custom_gradient([&](const auto& in) { return CustomGradient{layer(in), {}}; })(x));
+    TAPESTRY_WRONG(map(layer, ones({3, 2, 5})));
+    TAPESTRY_WRONG(trace(layer, {like}));
+    TAPESTRY_WRONG(function(layer)(x));
+    TAPESTRY_WRONG(nn::summary(layer, like));
+    TAPESTRY_WRONG(nn::functional_call(layer, values, x));
   };
   try_all(nn::Dense(8, 9));
   try_all(nn::MultiHeadAttention(8, 2));
-#undef WRONG
+#undef TAPESTRY_WRONG
 }
 
 TEST_CASE("functions that give nothing") {
@@ -148,17 +148,17 @@ TEST_CASE("a Variable that no session has initialized") {
     const auto scope = graph.as_default();
     return Variable(constant({2.0, 3.0}), {.name = "v"});
   }();
-#define UNINITIALIZED(...) \
+#define TAPESTRY_UNINITIALIZED(...) \
   TAPESTRY_PRECONDITION("uninitialized value v: its initial value is symbolic, so that a session must run", __VA_ARGS__)
-  UNINITIALIZED(v.value());
-  UNINITIALIZED(v.read_value());
-  UNINITIALIZED(v * 2.0);
-  UNINITIALIZED(exp(v));
-  UNINITIALIZED(nn::Dense(2, 3)(v));
-  UNINITIALIZED([&]() -> Tensor { return v; }());
-  UNINITIALIZED(Tensors{v});
-  UNINITIALIZED(einsum("i,i->", constant({1.0, 2.0}), v));
-#undef UNINITIALIZED
+  TAPESTRY_UNINITIALIZED(v.value());
+  TAPESTRY_UNINITIALIZED(v.read_value());
+  TAPESTRY_UNINITIALIZED(v * 2.0);
+  TAPESTRY_UNINITIALIZED(exp(v));
+  TAPESTRY_UNINITIALIZED(nn::Dense(2, 3)(v));
+  TAPESTRY_UNINITIALIZED([&]() -> Tensor { return v; }());
+  TAPESTRY_UNINITIALIZED(Tensors{v});
+  TAPESTRY_UNINITIALIZED(einsum("i,i->", constant({1.0, 2.0}), v));
+#undef TAPESTRY_UNINITIALIZED
 }
 
 TEST_CASE("a custom gradient of another type") {

@@ -42,7 +42,7 @@ struct Net {
   Variable w{random::normal({3, 2}), {.name = "w"}}, b{zeros({2}), {.name = "b"}};
 
   StateDict state_dict() const { return {{"w", w.value()}, {"b", b.value()}}; }
-  void load_state_dict(const StateDict& state) {
+  void load_state_dict(const StateDict& state) const {
     w.assign(state.at("w"));
     b.assign(state.at("b"));
   }

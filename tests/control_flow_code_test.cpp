@@ -277,8 +277,8 @@ const std::vector<LoopCase>& cases() {
                {linspace(-1.0, 1.0, steps), arange(steps)},
                [](const Arguments& x) -> Arguments {
                  auto [last_end, ys_end] = scan(
-                     [](Tensor s, std::tuple<Tensor, Tensor> e) {
-                       auto [a, k] = e;
+                     [](Tensor s, const std::tuple<Tensor, Tensor>& e) {
+                       const auto& [a, k] = e;
                        const Tensor next = tanh(s * a) + k.cast(float32) * 1e-3;
                        return std::tuple{next, std::tuple{s, k * 2, next.cast(float16)}};
                      },
@@ -289,7 +289,7 @@ const std::vector<LoopCase>& cases() {
                {linspace(-1.0, 1.0, steps), arange(steps)},
                [](const Arguments& x) -> Arguments {
                  auto [last_end, ys_end] = scan(
-                     [](std::tuple<Tensor, Tensor>, std::tuple<Tensor, Tensor> e) {
+                     [](const std::tuple<Tensor, Tensor>&, const std::tuple<Tensor, Tensor>& e) {
                        return std::tuple{e, e};
                      },
                      std::tuple{tensor(0.0), tensor(0)}, std::tuple{x[0], x[1]});
@@ -390,7 +390,7 @@ TEST_CASE("a loop without end ends at its time limit, when its run is cancelled,
     const auto error = caught<DeadlineExceededError>([&] {
       session.run(y, {{x, 1.0F}}, {.timeout_in_ms = 100}, nullptr);
     });
-    const std::string message = error.message();
+    const std::string& message = error.message();
     const std::size_t at = message.find("'endless' has done ");
     REQUIRE(at != std::string::npos);
     CHECK(std::stoll(message.substr(at + 19)) > 0);

@@ -61,7 +61,7 @@ TEST_CASE("a function that makes a Variable and changes it after it was read is 
         less(n, 1),
         [] {
           const Variable own(1.0, {.name = "own"});
-          const Tensor before = own + 0.0;
+          Tensor before = own + 0.0;
           own.assign(2.0);
           return before;
         },
@@ -75,7 +75,8 @@ TEST_CASE("a branch that returns a Variable's handle is refused") {
   const Graph graph;
   const Graph::Scope open(graph);
   const Variable w({1.0F, 2.0F}, {.name = "w"});
-  const Tensor p = placeholder(boolean, {}, "p"), handle = graph.get_tensor_by_name("w:0");
+  const Tensor p = placeholder(boolean, {}, "p");
+  Tensor handle = graph.get_tensor_by_name("w:0");
   REQUIRE(handle.dtype() == DType::resource);
   const std::string message = caught<UnimplementedError>([&] {
                                 cond(

@@ -29,7 +29,7 @@ inline const std::vector<FlowProgram>& programs() {
        }},
       {"branch that returns what is around it",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
-         const Tensor y = x * w;
+         Tensor y = x * w;
          return y * cond(
                         less(n, 2), [&] { return y; }, [&] { return x; }) +
                 y;
@@ -159,9 +159,9 @@ inline const std::vector<FlowProgram>& programs() {
       {"scan from the end, two carried values",
        [](const Tensor& x, const Tensor&, const Variable& w, const Variable&) {
          auto [carried_out, ys_out] = scan(
-             [&](std::tuple<Tensor, Tensor> c, std::tuple<Tensor, Tensor> e) {
-               auto [a, b] = c;
-               auto [p, q] = e;
+             [&](const std::tuple<Tensor, Tensor>& c, const std::tuple<Tensor, Tensor>& e) {
+               const auto& [a, b] = c;
+               const auto& [p, q] = e;
                return std::tuple{std::tuple{sin(a) + p, b * w}, a * q};
              },
              std::tuple{zeros({3}, {.dtype = float64}), ones({3}, {.dtype = float64})}, std::tuple{x, cos(x)},

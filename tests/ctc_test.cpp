@@ -54,10 +54,10 @@ TEST_CASE("an impossible sequence has an infinite loss and no gradient, which is
 }
 
 TEST_CASE("unlikely labels of long sequences neither overflow nor vanish") {
-  const std::int64_t time = 2000;
+  const std::int64_t time = 2000, count = time / 2;
   const Tensor x = concat({full({time, 1, 1}, 200.0f), full({time, 1, 1}, -200.0f)}, 2);
-  const Tensor loss = ctc_loss(ones({1, time / 2}, int32), x, tensor({time / 2}), tensor({time}));
-  CHECK(loss(0).item<float>() == doctest::Approx(400.0 * static_cast<double>(time / 2) - std::log(1001)));
+  const Tensor loss = ctc_loss(ones({1, count}, int32), x, tensor({count}), tensor({time}));
+  CHECK(loss(0).item<float>() == doctest::Approx(400.0 * static_cast<double>(count) - std::log(1001)));
   CHECK(reduce_all(is_finite(loss)).item<bool>());
 }
 
@@ -77,9 +77,8 @@ TEST_CASE("what ctc_loss and its decoder refuse") {
   CHECK(message(labels(), tensor({2, 2}), lengths(4, 3, 2)) ==
         "label_length has the shape [2], which must be that of a batch of 3, [batch]");
   for (const std::int64_t blank : {3, -4})
-    CHECK(message_of<InvalidArgumentError>([&] {
-            ctc_greedy_decoder(x, lengths(4, 3, 2), {.blank = blank});
-          }) == detail::join("the blank is ", blank, ", but there are 3 classes"));
+    CHECK(message_of<InvalidArgumentError>([&] { ctc_greedy_decoder(x, lengths(4, 3, 2), {.blank = blank}); }) ==
+          detail::join("the blank is ", blank, ", but there are 3 classes"));
   CHECK(message_of<InvalidArgumentError>([&] {
           ctc_greedy_decoder(x, tensor({4, 3}));
         }) == "logits must be [time, batch, classes] and logit_length [batch], but their shapes are [4,3,3] and [2]");
@@ -97,7 +96,7 @@ TEST_CASE("a network learns labels whose times nobody knows, and decodes them; t
   const auto step = trace(
       [&](const Tensor& input) {
         GradientTape tape;
-        const Tensor value = loss(input);
+        Tensor value = loss(input);
         optimizer.apply_gradients({tape.gradient(value, w)}, {w});
         return value;
       },

@@ -35,7 +35,7 @@ struct Training {
 };
 
 /// A callback that logs given numbers.
-Callback log_numbers(const std::string& name, std::vector<double> numbers) {
+Callback log_numbers(const std::string& name, const std::vector<double>& numbers) {
   return {
       .epoch_end = [=](FitState& state) { state.logs[name] = numbers.at(static_cast<std::size_t>(state.epoch - 1)); }};
 }

@@ -47,7 +47,7 @@ io::NodeDef& loop_in(io::GraphDef& file) {
 /// A message with the fields of one number in the reverse order, each changed by a function.
 std::string reversed(
     std::string_view message, protozero::pbf_tag_type tag,
-    const std::function<std::string(std::string)>& change = [](std::string field) { return field; }) {
+    const std::function<std::string(std::string)>& change = [](const std::string& field) { return field; }) {
   std::vector<std::pair<protozero::pbf_tag_type, std::string>> fields;
   std::vector<std::string> turned;
   protozero::pbf_reader reader(message.data(), message.size());

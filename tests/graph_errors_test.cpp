@@ -260,7 +260,7 @@ TEST_CASE("errors that need no graph any more, or found none, name the line") {
 TEST_CASE("damaged files of graphs") {
   const TemporaryFolder folder;
   const auto write = [&](const char* name, std::string_view bytes) {
-    const std::string path = (folder / name).string();
+    std::string path = (folder / name).string();
     std::ofstream(path) << bytes;
     return path;
   };

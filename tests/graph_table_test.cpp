@@ -134,7 +134,7 @@ TEST_CASE("placeholders of unknown rank give the same values and gradients, also
       check_same(row, Session(again).run(names, same), expected);
       ++saved;
     } catch (const Error& error) {
-      const std::string text(error.message());
+      const std::string& text = error.message();
       const bool says_why =
           text.find("not known yet") != std::string::npos ||
           text.find("Shape must be rank 2") != std::string::npos;  // in files, products are of matrices

@@ -370,7 +370,11 @@ TEST_CASE("scopes may end in any order") {
   pairs([&](int) {
     return std::make_unique<GradientOverrides>(std::map<std::string, Gradient>{{"Neg", no_gradient}}, Where::here());
   });
-  pairs([&](int) { return std::unique_ptr<Session::Scope>(new Session::Scope(session.as_default())); });
+  struct SessionScope {
+    explicit SessionScope(const Session& opened) : scope(opened.as_default()) {}
+    Session::Scope scope;
+  };
+  pairs([&](int) { return std::make_unique<SessionScope>(session); });
   CHECK(default_graph().is(graph));
   const Tensor y = square(placeholder(float32, {}, "y"));
   CHECK(y.name() == "Square:0");

@@ -354,7 +354,7 @@ TEST_CASE("initial values that a graph computes are written as its operations, o
         const Variable variable(make(), {.name = name});
         if (is_floating(variable.dtype())) loss = loss + reduce_sum(square(variable.value() - 1.0)).cast(float32);
       }
-      const Operation made = train::MomentumOptimizer(0.1, 0.9).minimize(loss);
+      Operation made = train::MomentumOptimizer(0.1, 0.9).minimize(loss);
       global_variables_initializer();
       return made;
     }();

@@ -102,7 +102,7 @@ void check_any_layout(DType dtype, const Case& c, std::mt19937& generator, bool 
   const auto product = [&](const Tensor& x, const Tensor& z) {
     const Shape shape = matrix(c.batch, c.m, c.n);
     const double before = is_floating(dtype) ? std::nan("") : 77;
-    const Tensor y = tensor_of(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), before));
+    Tensor y = tensor_of(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), before));
     cpu_backend().gemm(x, z, ta, tb, y);
     return y;
   };

@@ -246,7 +246,7 @@ TEST_CASE("compiled: whole numbers wrap, and products of 64 bits are whole") {
     CAPTURE(to_string(dtype));
     const Shape shape{4099};
     const auto bits = [&] {
-      const Tensor x = empty(dtype, shape);
+      Tensor x = empty(dtype, shape);
       auto* const bytes = static_cast<std::uint8_t*>(x.impl().data);
       for (std::size_t i = 0; i < static_cast<std::size_t>(x.size()) * size_of(dtype); ++i)
         bytes[i] = static_cast<std::uint8_t>(generator());
@@ -413,7 +413,7 @@ TEST_CASE("a program whose output is reduced gives the bits of the reduction") {
   // The sum of nothing but -0 is -0.
   for (const DType dtype : {float32, float64}) {
     const auto filled = [&](const Shape& shape, double value) {
-      const Tensor tensor = empty(dtype, shape);
+      Tensor tensor = empty(dtype, shape);
       detail::visit_dtype(dtype, [&]<class T>() {
         std::fill_n(detail::mutable_data<T>(tensor), tensor.size(), static_cast<T>(value));
       });

@@ -138,7 +138,7 @@ TEST_CASE("operands in any layout give the bits of their row-major copies") {
     const auto result = [&](const Tensor& from) {
       const Shape reduced_shape = without(shape, axes, keep);
       const double before = is_floating(dtype) ? std::nan("") : 77;
-      const Tensor y =
+      Tensor y =
           tensor_of(dtype, reduced_shape, std::vector<double>(static_cast<std::size_t>(reduced_shape.size()), before));
       cpu_backend().reduce(f, from, axes, y);
       return y;

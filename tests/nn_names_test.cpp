@@ -265,7 +265,7 @@ TEST_CASE("the graph of a training: Variables and slots are in the scopes of the
         }
         GradientTape tape;
         const Tensor parts = alone(deeper.deep(deeper.body(x)));
-        const Tensor loss = reduce_sum(square(y + other(x) + other(tied))) + reduce_sum(square(parts));
+        Tensor loss = reduce_sum(square(y + other(x) + other(tied))) + reduce_sum(square(parts));
         std::vector<Variable> trained = alone.parameters();
         for (const Variable& each : other.parameters()) trained.push_back(each);
         opt.apply_gradients(tape.gradient(loss, trained), trained);

@@ -42,7 +42,7 @@ Tensor result(const Model& model, const Named& inputs) {
 /// The results for known and for unknown sizes, which must be equal.
 Numbers run(const std::vector<std::string>& nodes, const Named& inputs, const Named& constants = {},
             std::int64_t opset = 18) {
-  const Numbers known = values(result(model_of(nodes, inputs, constants, opset), inputs));
+  Numbers known = values(result(model_of(nodes, inputs, constants, opset), inputs));
   CHECK(values(result(model_of(nodes, inputs, constants, opset, true), inputs)) == known);
   return known;
 }
@@ -291,7 +291,7 @@ TEST_CASE("attention sees what its masks leave") {
   const auto attention = [&](const std::vector<Attribute>& attributes, const Named& given,
                              const Named& constants = {}) {
     std::vector<std::string> names{"q", "k", "v"};
-    if (!constants.empty()) names.push_back("m");
+    if (!constants.empty()) names.emplace_back("m");
     return run({node("Attention", names, {"y"}, attributes)}, given, constants, 23);
   };
   check_near(attention({}, inputs), {2 * b + 4 * a, 2 * a + 4 * b});

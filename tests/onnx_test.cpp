@@ -130,7 +130,7 @@ void check_order(const Model& model, std::set<std::string> known, std::set<std::
   for (const Node& node : model.nodes) {
     CHECK(nodes.insert(node.name).second);
     for (const std::string& input : node.inputs) CHECK_MESSAGE(known.contains(input), input);
-    for (const Model& inside : model.inside(node)) check_order(inside, known, names);
+    for (const Model& inside : Model::inside(node)) check_order(inside, known, names);
     for (const std::string& output : node.outputs) define(output);
   }
   for (const std::string& each : fields(model.graph, 12)) CHECK(known.contains(field(each, 1)));
@@ -465,7 +465,8 @@ TEST_CASE("the rows of the op table and their gradients, and what ONNX lacks") {
       try {
         onnx::save(place, signature);
       } catch (const UnimplementedError& error) {
-        const std::string start = "(op: '", message = error.message();
+        const std::string start = "(op: '";
+        const std::string& message = error.message();
         const std::size_t at = message.find(start) + start.size();
         lacking.insert(message.substr(at, message.find('\'', at) - at));
         continue;

@@ -152,7 +152,8 @@ std::set<std::string> graph_ops() {
   train::AdamWOptimizer().minimize(lookup(), {table});
   train::RMSPropOptimizer(0.1).minimize(lookup(), {table});
   train::AdagradOptimizer(0.1).minimize(lookup(), {table});
-  const Tensor x = placeholder(float32, {}), below = less(x, 9.0), zero = x.cast(int32);
+  Tensor x = placeholder(float32, {});
+  const Tensor below = less(x, 9.0), zero = x.cast(int32);
   const auto keep = [&] { return x; };
   const auto count = [&] { return v.assign_add(1.0) + x; };
   for (const std::function<Tensor()>& f : {std::function<Tensor()>(keep), std::function<Tensor()>(count)}) {

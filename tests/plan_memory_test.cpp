@@ -288,9 +288,9 @@ TEST_CASE("a thread that ends leaves nothing on the heap") {
        }},
       {"ranks", [] { run_ranks(2, [](const Communicator& world) { world.all_reduce(ones({})); }); }},
   };
-  for (const auto& [what, use] : uses) {
-    CAPTURE(what);
-    const auto in_a_thread = [&run = use] { std::thread(run).join(); };
+  for (const auto& each : uses) {
+    CAPTURE(each.first);
+    const auto in_a_thread = [&run = each.second] { std::thread(run).join(); };
     for (int i = 0; i < 3; ++i) in_a_thread();
     const std::int64_t before = live;
     for (int i = 0; i < 10; ++i) in_a_thread();

@@ -3,8 +3,10 @@
 // Programs of elementwise functions, with operands in every layout, to be run in two ways.
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <random>
 
 #include "backend/program.hpp"
@@ -23,7 +25,8 @@ inline bool same_results(const Tensor& a, const Tensor& b) {
   detail::visit_dtype(a.dtype(), [&]<class T>() {
     const auto *x = static_cast<const T*>(a.impl().data), *y = static_cast<const T*>(b.impl().data);
     same = std::equal(x, x + a.size(), y, [](T u, T v) {
-      return std::memcmp(&u, &v, sizeof(T)) == 0 ||
+      using Bits = std::array<std::byte, sizeof(T)>;
+      return std::bit_cast<Bits>(u) == std::bit_cast<Bits>(v) ||
              (std::isnan(static_cast<double>(u)) && std::isnan(static_cast<double>(v)));
     });
   });

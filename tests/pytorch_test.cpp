@@ -30,7 +30,7 @@ std::string archive(const std::string& pickle, const std::array<float, 2>& numbe
   const std::array<io::Chunk, 2> chunks{std::as_bytes(std::span(pickle)), std::as_bytes(std::span(numbers))};
   writer.add("weights/data.pkl", std::span(chunks).first(1), false);
   writer.add("weights/data/0", std::span(chunks).last(1), false);
-  const std::string path = folder() / "weights.pt";
+  std::string path = folder() / "weights.pt";
   writer.write(path, {});
   return path;
 }

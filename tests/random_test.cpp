@@ -69,7 +69,7 @@ TEST_CASE("threads share the stream without drawing a number twice") {
 TEST_CASE("a trace draws what its function draws, needed or not") {
   const auto f = [](const Tensor& x) {
     random::normal({5});
-    const Tensor y = x + random::uniform({2});
+    Tensor y = x + random::uniform({2});
     random::normal({3});
     return y;
   };

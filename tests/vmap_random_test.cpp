@@ -63,7 +63,7 @@ TEST_CASE("numbers that an example draws and does not use are drawn, eagerly and
       {"numbers before and after those that are used",
        [](const Tensor& row) {
          random::permutation(4);
-         const Tensor y = row + random::uniform({2});
+         Tensor y = row + random::uniform({2});
          random::shuffle(y);
          return y;
        }},

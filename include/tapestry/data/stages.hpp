@@ -400,9 +400,9 @@ class Slice final : public Cursor<T> {
   /// Passes over what comes before the next element; false if there are fewer.
   bool reach() {
     const std::int64_t before = std::exchange(before_, 0);
-    if (before == 0 || input_->skip(before) == before) return true;
-    left_ = 0;
-    return false;
+    const bool is_there = before == 0 || input_->skip(before) == before;
+    if (!is_there) left_ = 0;
+    return is_there;
   }
 
   std::unique_ptr<Cursor<T>> input_;

@@ -17,7 +17,7 @@ class TAPESTRY_API Flag {
   Flag(Flag&&) noexcept = default;
   /// Assigning sets the value.
   Flag& operator=(const Flag& other) {
-    set(other.on_ && *other.on_);
+    if (this != &other) set(other.on_ && *other.on_);
     return *this;
   }
   ~Flag() = default;
