@@ -176,6 +176,11 @@ TEST_CASE("crc32c") {
     CHECK(io::crc32c(bytes) == slow_crc(bytes));
     bytes += static_cast<char>(i * 37);
   }
+  for (const std::size_t size : {24575, 24576, 24577, 50000}) {
+    while (bytes.size() < size) bytes += static_cast<char>(bytes.size() * 37 + bytes.size() / 251);
+    CHECK(io::crc32c(std::string_view(bytes).substr(1)) == slow_crc(bytes.substr(1)));
+    CHECK(io::crc32c(std::string_view(bytes).substr(10), io::crc32c(bytes.substr(0, 10))) == slow_crc(bytes));
+  }
 }
 
 TEST_CASE("an event file: name, version, scalars, texts, metadata") {
