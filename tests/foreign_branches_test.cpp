@@ -207,4 +207,24 @@ TEST_CASE("of two conditions of one predicate, one that changes a Variable runs 
   }
 }
 
+TEST_CASE("very many conditions outside of all scopes, and a node that waits for all") {
+  constexpr int count = 20'000;
+  std::string text = placeholder_node("m0", "") + node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL"));
+  std::vector<std::string> all;
+  for (int i = 0; i < count; ++i) {
+    const std::string at = std::to_string(i), next = "m" + std::to_string(i + 1);
+    text += node("s" + at, "Switch", {"m" + at, "p"}, t_float) + node("a" + at, "Neg", {"s" + at + ":1"}, t_float) +
+            node("b" + at, "Relu6", {"s" + at}, t_float) +
+            node(next, "Merge", {"b" + at, "a" + at}, t_float + attr("N", "i: 2"));
+    all.push_back("^" + next);
+  }
+  const Graph graph = read(text + node("all", "NoOp", all));
+  const std::string last = "m" + std::to_string(count) + ":0";
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    for (const bool side : {false, true})
+      CHECK(session.run(last, {{"m0:0", 7.0F}, {"p:0", tensor(side)}}).item<float>() == (side ? 7 : 6));
+  }
+}
+
 }  // namespace tapestry::test::foreign_branches_test

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,25 @@ inline Index numbers_by_name(const GraphDef& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].name, i);
   return index;
 }
+
+/// The names of the nodes of a graph, and those that nodes get which are added to it.
+class NodeNames {
+ public:
+  explicit NodeNames(const GraphDef& graph) {
+    for (const NodeDef& each : graph.nodes) names_.insert(each.name);
+  }
+
+  /// Takes the name, or the first of "name_1", "name_2", ... that is free, and returns it.
+  std::string unique(const std::string& name) {
+    if (names_.insert(name).second) return name;
+    for (std::size_t& last = last_[name];;)
+      if (std::string numbered = detail::join(name, "_", ++last); names_.insert(numbered).second) return numbered;
+  }
+
+ private:
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, std::size_t> last_;  ///< the last number that was tried
+};
 
 /// The numbers of the nodes, each after those of its inputs.
 inline std::vector<std::size_t> in_order(const GraphDef& graph, const Index& index) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/make_tensor.hpp"
@@ -16,12 +17,13 @@ std::string endpoint_name(const Tensor& tensor) {
 }
 
 void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs) {
-  for (const std::string& name : names) {
-    const auto is_there = [&](const std::string& input) {
-      return input == name || input.starts_with(name + ":") || input == "^" + name;
-    };
-    if (std::none_of(inputs.begin(), inputs.end(), is_there)) inputs.push_back("^" + name);
-  }
+  if (names.empty()) return;
+  inputs.reserve(inputs.size() + names.size());  // so that no input moves
+  std::unordered_set<std::string_view> there;
+  for (const std::string_view input : inputs)
+    there.insert(input.starts_with('^') ? input.substr(1) : input.substr(0, input.find(':')));
+  for (const std::string& name : names)
+    if (there.insert(name).second) inputs.push_back("^" + name);
 }
 
 std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes) {

@@ -11,6 +11,7 @@
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/conditions.hpp"
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -55,8 +56,7 @@ class ConditionRaiser {
     if (!found_.find()) return 0;
     removed_.assign(graph_.nodes.size(), 0);
     added_.clear();
-    names_.clear();
-    for (const NodeDef& each : graph_.nodes) names_.insert(each.name);
+    names_.emplace(graph_);
     std::size_t depth = 0;
     for (const std::size_t i : found_.order())
       depth = std::max(depth, found_.context(i).size() + (found_.predicate_of_merge(i) ? 1 : 0));
@@ -389,8 +389,7 @@ class ConditionRaiser {
     const std::string& inner = def(stage.first()).name;
     std::string name = inner.substr(0, inner.rfind('/'));
     if (name == inner) name = "cond";
-    while (!names_.insert(name).second) name += "_";
-    return name;
+    return names_->unique(name);
   }
 
   void rebuild() {
@@ -421,7 +420,7 @@ class ConditionRaiser {
   Conditions found_;
   std::vector<char> removed_;  ///< by node
   std::vector<NodeDef> added_;
-  std::unordered_set<std::string> names_;
+  std::optional<NodeNames> names_;
   std::map<std::string, std::string> exported_;  ///< by the tensor of a branch: the output that it is
   MovedNodes moved_;                             ///< by the name of a node of a branch: that of the condition
   MovedNodes passing_;                           ///< Switches that are gone

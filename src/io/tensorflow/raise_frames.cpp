@@ -345,12 +345,12 @@ void raise_frames(GraphDef& graph) {
     const auto frames = members_of_frames(graph, index);
     if (frames.empty()) break;
     Raised raised;
-    std::unordered_set<std::string> names;
+    NodeNames names(graph);
     for (const auto& [frame, members] : frames) {
       if (!is_innermost(graph, frame, members)) continue;
       std::string name = frame.substr(0, frame.rfind('/'));
       if (name.empty()) name = "while";
-      while (index.contains(name) || !names.insert(name).second) name += "_";
+      name = names.unique(name);
       Frame(graph, index, raised, frame, members).replace(name);
     }
     if (raised.loops.empty())
