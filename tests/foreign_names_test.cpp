@@ -1,5 +1,7 @@
 // Every tensor of a file has its name, by which it is fetched and fed.
 
+#include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -7,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/hash_index.hpp"
 #include "expect.hpp"
 #include "node_text.hpp"
 #include "tapestry/tapestry.hpp"
@@ -179,6 +182,31 @@ TEST_CASE("names of the file are the file's, whatever their case") {
   for (const char* name : {"x", "X", "add", "Add", "pair/int64"}) CHECK(names.contains(name));
   const Graph again = Graph::from_graph_def(graph.as_graph_def());
   check_same(Session(again).run("Add:0", feeds), tensor<float>({3, 10}));
+}
+
+TEST_CASE("an index of names finds what was added and not erased") {
+  std::map<std::string, std::uint32_t> due;
+  std::vector<std::string> names;
+  detail::HashIndex index;
+  std::uint32_t state = 3;
+  for (int i = 0; i < 3000; ++i) {
+    state = state * 1664525 + 1013904223;
+    const std::string name = "n" + std::to_string((state >> 16) % 300);
+    const std::uint32_t hash = detail::HashIndex::hash(name) % 61;  // many have the same
+    const auto is_it = [&](std::uint32_t position) { return names[position] == name; };
+    const auto found = due.find(name);
+    REQUIRE(index.find(hash, is_it) == (found == due.end() ? detail::HashIndex::none : found->second));
+    if (found != due.end()) {
+      index.erase(hash, is_it);
+      due.erase(found);
+    } else {
+      const auto position = static_cast<std::uint32_t>(names.size());
+      names.push_back(name);
+      due.emplace(name, position);
+      index.add(hash, position);
+    }
+    REQUIRE(index.size() == due.size());
+  }
 }
 
 }  // namespace tapestry::test::foreign_names_test

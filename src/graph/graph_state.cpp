@@ -194,11 +194,11 @@ void GraphState::rename(Node& node, const std::string& name) {
   if (!is_valid_node_name(name)) throw InvalidArgumentError(join("'", name, "' is not a valid node name"));
   if (find(name)) throw InvalidArgumentError(join("Node '", name, "' is not unique"));
   names_.take(name);
-  by_name_.erase(node.name());
+  forget_name(node);
   if (&node.op() == &var_handle_op)
     variable_entry(node.attr<VariablesRef>("variables")->front(), node.where()).name = name;
   node.set_name(name);
-  by_name_.emplace(node.name(), &node);
+  by_name_.add(HashIndex::hash(name), static_cast<std::uint32_t>(node.index));
 }
 
 namespace {
@@ -224,7 +224,11 @@ void GraphState::shrink_to(std::size_t size) {
   if (size == nodes_.size()) return;
   const auto is_late = [&](const Node* node) { return node && node->index >= size; };
   const auto is_gone = [&](const Tensor& tensor) { return bool(tensor) && is_late(&producer_of(tensor)); };
-  std::erase_if(constants_, [&](const auto& each) { return is_gone(each.second.second); });
+  for (std::size_t i = size; i < nodes_.size(); ++i) {
+    if (&nodes_[i]->op() != &const_op) continue;
+    const auto found = constants_.find(nodes_[i]->attr<Tensor>("value").id());
+    if (found != constants_.end() && is_gone(found->second.second)) constants_.erase(found);
+  }
   while (!variables_.empty() && is_gone(variables_.back().handle)) {
     variable_index_.erase(variables_.back().variable.cell().get());
     variables_.pop_back();
@@ -254,7 +258,7 @@ void GraphState::shrink_to(std::size_t size) {
     if (found != before.end()) last_random_ = *found;
   }
   if (captures) std::erase_if(captures->list, [&](const Captures::Capture& each) { return is_gone(each.inside); });
-  for (std::size_t i = size; i < indexed_; ++i) by_name_.erase(nodes_[i]->name());
+  for (std::size_t i = size; i < indexed_; ++i) forget_name(*nodes_[i]);
   indexed_ = std::min(indexed_, size);
   nodes_.resize(size);
 }
@@ -270,15 +274,27 @@ void GraphState::require_open(Where where) const {
 
 /// Names are looked up in few of the graphs that passes make, so the index is made when it is asked for.
 void GraphState::index_names() const {
-  if (nodes_.size() - indexed_ > indexed_) by_name_.reserve(nodes_.size());
-  for (; indexed_ < nodes_.size(); ++indexed_) by_name_.emplace(nodes_[indexed_]->name(), nodes_[indexed_].get());
+  by_name_.reserve(nodes_.size());
+  for (; indexed_ < nodes_.size(); ++indexed_) {
+    const std::string& name = nodes_[indexed_]->name();
+    const std::uint32_t hash = HashIndex::hash(name);
+    if (position_of(name, hash) == HashIndex::none) by_name_.add(hash, static_cast<std::uint32_t>(indexed_));
+  }
+}
+
+std::uint32_t GraphState::position_of(std::string_view name, std::uint32_t hash) const {
+  return by_name_.find(hash, [&](std::uint32_t i) { return nodes_[i]->name() == name; });
+}
+
+void GraphState::forget_name(const Node& node) {
+  by_name_.erase(HashIndex::hash(node.name()), [&](std::uint32_t i) { return i == node.index; });
 }
 
 Node* GraphState::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   index_names();
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second;
+  const std::uint32_t found = position_of(name, HashIndex::hash(name));
+  return found == HashIndex::none ? nullptr : nodes_[found].get();
 }
 
 Tensor GraphState::captured(const Tensor& tensor, Where where) { return captured_in(scopes().name, tensor, where); }
@@ -373,14 +389,12 @@ Node& GraphState::add_node(Call call, const Specs& specs, NodeOptions options) {
   node.overridden = std::move(options.overridden);
   const Device device = options.outputs_on ? *options.outputs_on : device_of(node);
   for (const Spec& spec : specs) add_output(node, spec, device);
-  const auto depends_on = [&](const Node* other) {
-    return std::any_of(node.inputs().begin(), node.inputs().end(),
-                       [&](const Tensor& input) { return endpoint_of(input).node == other; });
-  };
-  for (Node* other : options.control_inputs)
-    if (!depends_on(other) &&
-        std::find(node.control_inputs.begin(), node.control_inputs.end(), other) == node.control_inputs.end())
-      node.control_inputs.push_back(other);
+  if (!options.control_inputs.empty()) {
+    std::unordered_set<const Node*> needed;
+    for (const Tensor& input : node.inputs()) needed.insert(endpoint_of(input).node);
+    for (Node* other : options.control_inputs)
+      if (needed.insert(other).second) node.control_inputs.push_back(other);
+  }
   if (order_ == Order::program && node.op().stateful) order_after_program(node);
   return node;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autodiff/variable_cell.hpp"
+#include "core/hash_index.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/arena_pool.hpp"
 #include "graph/budget.hpp"
@@ -175,6 +176,8 @@ class TAPESTRY_API GraphState final : public Sink, public std::enable_shared_fro
 
  private:
   void index_names() const;
+  std::uint32_t position_of(std::string_view name, std::uint32_t hash) const;
+  void forget_name(const Node& node);
   void add_output(Node& node, const Spec& spec, Device device);
   void order_after_program(Node& node);
   void order_after_draws(Node& node);
@@ -189,7 +192,7 @@ class TAPESTRY_API GraphState final : public Sink, public std::enable_shared_fro
 
   Order order_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  mutable std::unordered_map<std::string_view, Node*> by_name_;  ///< the first `indexed_` nodes
+  mutable HashIndex by_name_;  ///< the first `indexed_` nodes
   mutable std::size_t indexed_ = 0;
   NameTable names_;
   std::unordered_map<std::int64_t, std::pair<Tensor, Tensor>> constants_;  ///< by id: an eager tensor and its constant

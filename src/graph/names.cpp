@@ -19,22 +19,47 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
+std::pair<NameTable::Used&, bool> NameTable::try_take(std::string_view name) {
+  std::string key = lower(name);
+  const std::uint32_t hash = HashIndex::hash(key);
+  const auto is_key = [&](std::uint32_t i) { return used_[i].name == key; };
+  if (const std::uint32_t found = index_.find(hash, is_key); found != HashIndex::none) return {used_[found], false};
+  auto position = static_cast<std::uint32_t>(used_.size());
+  if (free_.empty()) {
+    used_.push_back({std::move(key)});
+  } else {
+    position = free_.back();
+    free_.pop_back();
+    used_[position] = {std::move(key)};
+  }
+  index_.add(hash, position);
+  return {used_[position], true};
+}
+
 std::string NameTable::unique(std::string_view name) {
-  const auto [first, is_new] = used_.try_emplace(lower(name), 1);
+  const auto [first, is_new] = try_take(name);
   if (is_new) return std::string(name);
-  for (int& number = first->second;; ++number) {
+  for (int& number = first.next;; ++number) {
     std::string candidate = join(name, "_", number);
-    if (used_.try_emplace(lower(candidate), 1).second) {
-      // `number` is still valid: an insertion may rehash the map, but does not move its elements.
+    if (try_take(candidate).second) {
+      // `number` is still valid: a deque that grows does not move its elements.
       ++number;
       return candidate;
     }
   }
 }
 
-void NameTable::take(std::string_view name) { used_.try_emplace(lower(name), 1); }
+void NameTable::take(std::string_view name) { try_take(name); }
 
-void NameTable::release(std::string_view name) { used_.erase(lower(name)); }
+void NameTable::release(std::string_view name) {
+  const std::string key = lower(name);
+  const std::uint32_t hash = HashIndex::hash(key);
+  const auto is_key = [&](std::uint32_t i) { return used_[i].name == key; };
+  const std::uint32_t found = index_.find(hash, is_key);
+  if (found == HashIndex::none) return;
+  index_.erase(hash, is_key);
+  free_.push_back(found);
+}
 
 bool is_valid_scope_name(std::string_view name, bool at_root) {
   return is_valid_node_name(at_root ? std::string(name) : join(".", name));

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
+#include "core/hash_index.hpp"
 #include "tapestry/device.hpp"
 
 namespace tapestry::detail {
@@ -20,10 +22,20 @@ class TAPESTRY_API NameTable {
   /// Frees a name that was taken.
   void release(std::string_view name);
   /// Makes room for so many names.
-  void reserve(std::size_t names) { used_.reserve(names); }
+  void reserve(std::size_t names) { index_.reserve(names); }
 
  private:
-  std::unordered_map<std::string, int> used_;  ///< by the name in lower case: the next number to try
+  struct Used {
+    std::string name;  ///< in lower case
+    int next = 1;      ///< the next number to try
+  };
+
+  /// Whether the name was free.
+  std::pair<Used&, bool> try_take(std::string_view name);
+
+  HashIndex index_;
+  std::deque<Used> used_;
+  std::vector<std::uint32_t> free_;  ///< the elements of `used_` that are free
 };
 
 /// The rule of `is_valid_node_name` at the root; within a scope, a name may begin with any of its characters.

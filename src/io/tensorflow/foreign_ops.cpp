@@ -51,8 +51,25 @@ Tensors ForeignNode::named(Tensors results) const {
   for (std::size_t i = results.size(); i-- > 1;)
     if (bool(results[i]) && !results[i].is_symbolic())
       results[i] = constant_node(results[i], detail::join(name(), "/_/", i), where);
-  results[0] = results[0].is_symbolic() ? identity(results[0], name()) : constant_node(results[0], name(), where);
+  if (!results[0].is_symbolic())
+    results[0] = constant_node(results[0], name(), where);
+  else if (!take_name(results))
+    results[0] = identity(results[0], name());
   return results;
+}
+
+/// Whether the first result is the last node that was composed, and has got the name. A node of its own would only cost
+/// time and memory.
+bool ForeignNode::take_name(const Tensors& results) const {
+  detail::Node& last = detail::producer_of(results[0]);
+  detail::GraphState* graph = detail::scopes().graph.get();
+  const auto is_last = [&](const Tensor& each) { return each.is(results[0]); };
+  if (last.graph != graph || last.index + 1 != graph->size() || last.outputs().size() != 1 || last.op().stateful ||
+      !std::string_view(last.name()).starts_with(name() + "/_/") || graph->find(name()) ||
+      std::count_if(results.begin(), results.end(), is_last) > 1)
+    return false;
+  graph->rename(last, name());
+  return true;
 }
 
 // ---- Parts ----------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ struct TAPESTRY_API ForeignNode {
   static Tensors as_list(const Tensor& one) { return {one}; }
   static Tensors as_list(Tensors all) { return all; }
   Tensors named(Tensors results) const;
+  bool take_name(const Tensors& results) const;
 };
 
 /// The type of an output.
