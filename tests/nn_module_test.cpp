@@ -450,6 +450,75 @@ TEST_CASE("a function uses the Variables that a module has now") {
   });
 }
 
+TEST_CASE("a function uses the parameters that modules have exchanged, however often") {
+  const Tensor x = tensor({{1, 2}, {3, 5}});
+  const auto check = [&](const auto& exchange) {
+    std::array<Affine, 2> net{Affine{2, 1}, Affine{2, 1}};
+    net[0].weight.assign({{1, 2}});
+    net[1].weight.assign({{10, 20}});
+    const auto f = function([&](const Tensor& t) { return net[0](t) - 0.5 * net[1](t); });
+    for (int i = 0; i < 4; ++i) {
+      CHECK(same_bits(f(x), net[0](x) - 0.5 * net[1](x)));
+      exchange(net[0], net[1]);
+    }
+  };
+  check([](Affine& a, Affine& b) { std::swap(a.weight, b.weight); });
+  check([](Affine& a, Affine& b) { std::swap(a, b); });
+  check([](Affine& a, Affine& b) {
+    nn::Parameter kept = a.weight;  // a copy
+    a.weight = std::move(b.weight);
+    b.weight = std::move(kept);
+  });
+}
+
+struct Masked : nn::Module {
+  explicit Masked(const Init& value) : mask(value.tensor()) {}
+  Tensor mask;
+  std::vector<Tensor> scales{tensor({1.0, 2.0}), tensor({2.0, 1.0})};
+  TAPESTRY_FIELDS(mask, scales)
+  Tensor operator()(const Tensor& x) const {
+    return cond(
+        reduce_any(greater(x, 0.0)), [&] { return x * mask; }, [&] { return x * scales[0]; });
+  }
+};
+
+TEST_CASE("a function uses the constants that a module has now") {
+  struct Outer : nn::Module {
+    Masked inner{{1.0, 0.0}};
+    TAPESTRY_FIELDS(inner)
+  };
+  const Tensor up = tensor({1.0, 2.0}), down = -up;
+  const auto check_after = [&](const auto& change) {
+    Outer net;
+    const auto f = function([&](const Tensor& x) { return net.inner(x); });
+    f(up), f(down);
+    CHECK(f.trace_count() == 1);
+    change(net);
+    for (const Tensor& x : {up, down}) CHECK(same_bits(f(x), net.inner(x)));
+    CHECK(f.trace_count() == 2);
+  };
+  check_after([](Outer& net) {
+    StateDict state = net.state_dict();
+    state["inner.mask"] = tensor({3.0, 4.0});
+    net.load_state_dict(state);
+  });
+  check_after([](Outer& net) { net.inner.mask = tensor({3.0, 4.0}); });
+  check_after([](Outer& net) { net.inner.scales = {tensor({7.0, 8.0})}; });
+  check_after([](Outer& net) { std::swap(net.inner.scales[0], net.inner.scales[1]); });
+  check_after([](Outer& net) { net.inner = Masked{{5.0, 6.0}}; });
+  check_after([](Outer& net) { net = Outer{}, net.inner.mask = tensor({5.0, 6.0}); });
+}
+
+TEST_CASE("a function outlives the module of its constants") {
+  auto net = std::make_unique<Masked>(tensor({3.0, 4.0}));
+  const auto f = function([&](const Tensor& x) { return (*net)(x); });
+  const Tensor x = tensor({1.0, 2.0}), y = f(x);
+  const Masked taken = std::move(*net);
+  CHECK(same_bits(f(x), y));
+  net.reset();
+  CHECK(same_bits(f(x), y));
+}
+
 TEST_CASE("a function is traced anew in another Autocast scope") {
   const Tensor x = tensor({{1.001, 2}, {3, 5}});
   const auto product = [](const Tensor& t) { return matmul(t, t); };

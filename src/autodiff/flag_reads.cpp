@@ -27,11 +27,19 @@ void FlagReads::note_set(const Value& flag) {
 
 bool FlagReads::hold() const {
   const std::uint64_t now = changes;
-  if (checked_ == now) return true;
-  const bool holds = std::all_of(found_.begin(), found_.end(),
-                                 [](const auto& each) { return !each.second || *each.second == *each.first; });
+  const bool holds = checked_ == now || std::all_of(found_.begin(), found_.end(), [](const auto& each) {
+                       return !each.second || *each.second == *each.first;
+                     });
   if (holds) checked_ = now;
-  return holds;
+  return holds && std::all_of(owners_.begin(), owners_.end(), [](const auto& each) { return each->still_has_them(); });
+}
+
+void FlagReads::note_constant(std::int64_t id) {
+  if (open_reads) open_reads->constants_.insert(id);
+}
+
+void FlagReads::find_owners() {
+  if (const auto find = owners_of.load(); find && !constants_.empty()) owners_ = find(constants_);
 }
 
 namespace detail {
@@ -43,9 +51,17 @@ bool Flag::read() const {
 }
 
 void Flag::set(bool on) {
-  if (!on_) on_ = std::make_shared<std::atomic<bool>>(on);
+  if (!on_) on_ = std::make_shared<std::atomic<std::uint64_t>>(on);
   FlagReads::note_set(on_);
-  if (on_->exchange(on) != on) ++changes;
+  if (on_->exchange(on) != static_cast<std::uint64_t>(on)) ++changes;
+}
+
+void Count::note() const { FlagReads::note_read(number_); }
+
+void Count::add() {
+  FlagReads::note_set(number_);
+  ++*number_;
+  ++changes;
 }
 
 }  // namespace detail

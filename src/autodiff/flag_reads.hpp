@@ -5,8 +5,22 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_set>
+#include <vector>
 
 namespace tapestry {
+
+/// An object of the user's that holds tensors which are constants of a trace, such as a module.
+class ConstantOwner {
+ public:
+  ConstantOwner() = default;
+  ConstantOwner(const ConstantOwner&) = delete;
+  ConstantOwner& operator=(const ConstantOwner&) = delete;
+  virtual ~ConstantOwner() = default;
+
+  /// Whether it holds the same tensors as when it was found. One that is gone cannot get others.
+  virtual bool still_has_them() const = 0;
+};
 
 /// The flags that a function reads while it is traced, with the values that it finds. A flag that the function itself
 /// has set before is none of them.
@@ -24,10 +38,18 @@ class FlagReads {
     FlagReads* outer_;
   };
 
-  /// Whether all flags have the values that were found.
+  /// Whether all flags have the values that were found, and the owners of the constants still hold them.
   bool hold() const;
 
-  using Value = std::shared_ptr<const std::atomic<bool>>;
+  /// Notes on this thread that an eager tensor has become a constant.
+  static void note_constant(std::int64_t id);
+  /// Looks for the owners of the constants, once all are known.
+  void find_owners();
+  using Owners = std::vector<std::unique_ptr<const ConstantOwner>>;
+  /// Finds the owners of tensors by the tensors' ids. The first module sets it.
+  static inline std::atomic<Owners (*)(const std::unordered_set<std::int64_t>&)> owners_of = nullptr;
+
+  using Value = std::shared_ptr<const std::atomic<std::uint64_t>>;
   /// Notes on this thread that a flag is read or set.
   /// @{
   static void note_read(const Value& flag);
@@ -35,7 +57,9 @@ class FlagReads {
   /// @}
 
  private:
-  std::map<Value, std::optional<bool>> found_;      ///< without a value: the function has set the flag
+  std::map<Value, std::optional<std::uint64_t>> found_;  ///< without a value: the function has set the flag
+  std::unordered_set<std::int64_t> constants_;
+  Owners owners_;
   mutable std::atomic<std::uint64_t> checked_ = 0;  ///< the number of changes of any flags until `hold` was true
 };
 

@@ -29,7 +29,7 @@ struct Variable::Cell {
   const PathNames* path_names = nullptr;  ///< of a module's Variable
   std::weak_ptr<Cell> owner;              ///< of a slot, "w/Adam": the Variable "w" that it belongs to
   detail::Flag trainable;
-  detail::Flag is_replaced{false};  ///< whether a module has another cell in the place of this one
+  detail::Count replaced;  ///< how often a module has put another cell in the place of this one
   Spec spec;
   Device device;
 

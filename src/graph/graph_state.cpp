@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "autodiff/flag_reads.hpp"
 #include "autodiff/with_gradient_to.hpp"
 #include "backend/program.hpp"
 #include "backend/views.hpp"
@@ -319,6 +320,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
   Call call(const_op, {}, {{"dtype", tensor.dtype()}, {"value", tensor}}, where, const_op.name);
   const Node& node = add_node(std::move(call), {tensor.spec()}, {.scope = scope});
   constants_.emplace(tensor.id(), std::pair(tensor, node.output()));
+  FlagReads::note_constant(tensor.id());
   return node.output();
 }
 
@@ -469,7 +471,7 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
   // A function that has traced this cell learns so when a module has another one in its place.
-  static_cast<void>(variable.cell()->is_replaced.read());
+  variable.cell()->replaced.note();
   // Only a function chooses a device for a Variable from outside the graph. A slot is with its Variable.
   const auto owner = variable.cell()->owner.lock();
   std::string device;

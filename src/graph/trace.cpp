@@ -109,6 +109,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
       for (const Tensor& result : state_->function(state_->inputs))
         state_->outputs.push_back(result ? state_->graph.state()->captured(result, where) : result);
     }
+    state_->flags.find_owners();
     std::vector<Fetch> fetches;
     for (const Tensor& output : state_->outputs) {
       if (!output) throw InvalidArgumentError("The traced function returned an empty Tensor");

@@ -237,7 +237,7 @@ void Module::to(DType dtype, Where where) {
       Variable converted(value.cast(dtype), {.name = variable->name(), .trainable = variable->trainable()});
       converted.cell()->given_name = variable->cell()->given_name;
       converted.cell()->path_names = variable->cell()->path_names;
-      variable->cell()->is_replaced.set(true);
+      variable->cell()->replaced.add();
       *variable = converted;
     } else {
       set_value(leaf, value.cast(dtype));

@@ -1,12 +1,16 @@
 #include "nn/names.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "autodiff/flag_reads.hpp"
 #include "autodiff/variable_cell.hpp"
 #include "core/thread_object.hpp"
 #include "dispatch/recorder.hpp"
@@ -50,6 +54,31 @@ class Paths {
   static void offer(std::string& place, const std::string& path) {
     if (path.size() > place.size()) place = path;
   }
+};
+
+/// The ids of the module's own constants, in the order of its fields.
+std::vector<std::int64_t> constants_of(Module& module) {
+  std::vector<std::int64_t> ids;
+  for (const Field& field : module.fields().list())
+    if (Tensor* const* constant = std::get_if<Tensor*>(&field.part)) ids.push_back((*constant)->id());
+  return ids;
+}
+
+/// A module whose constants a trace has captured.
+class WatchedModule final : public ConstantOwner {
+ public:
+  WatchedModule(Module& module, std::shared_ptr<const bool> is_here, std::vector<std::int64_t> constants)
+      : module_(module), is_here_(std::move(is_here)), constants_(std::move(constants)) {}
+
+  bool still_has_them() const override {
+    const std::lock_guard lock(list_mutex());
+    return !*is_here_ || constants_of(module_) == constants_;
+  }
+
+ private:
+  Module& module_;
+  std::shared_ptr<const bool> is_here_;
+  std::vector<std::int64_t> constants_;
 };
 
 /// The list of the modules that exist, of all threads.
@@ -98,6 +127,21 @@ struct ModuleList {
       found |= std::less_equal<>()(begin, place) && std::less<>()(place, begin + bytes);
     });
     return found;
+  }
+
+  /// Those of this thread's modules that have some of the tensors.
+  static FlagReads::Owners owners_of(const std::unordered_set<std::int64_t>& tensors) {
+    const std::lock_guard lock(list_mutex());
+    const auto me = std::this_thread::get_id();
+    FlagReads::Owners owners;
+    for_each([&](NamedParts& each) {
+      if (each.thread_ != me) return;
+      std::vector<std::int64_t> ids = constants_of(each.module());
+      if (std::ranges::none_of(ids, [&](std::int64_t id) { return tensors.contains(id); })) return;
+      if (!each.is_here_) each.is_here_ = std::make_shared<bool>(true);
+      owners.push_back(std::make_unique<WatchedModule>(each.module(), each.is_here_, std::move(ids)));
+    });
+    return owners;
   }
 
   static std::string path_of(const Module& module) {
@@ -175,6 +219,7 @@ Module& NamedParts::module() const {
 void NamedParts::enter() noexcept {
   names_are_old = true;
   const std::lock_guard lock(list_mutex());
+  FlagReads::owners_of = ModuleList::owners_of;
   if (std::exchange(is_listed_, true)) return;
   before_ = nullptr;
   next_ = std::exchange(ModuleList::first, this);
@@ -185,6 +230,7 @@ void NamedParts::leave() noexcept {
   names_are_old = true;
   const std::lock_guard lock(list_mutex());
   if (!std::exchange(is_listed_, false)) return;
+  if (is_here_) *std::exchange(is_here_, nullptr) = false;
   (before_ ? before_->next_ : ModuleList::first) = next_;
   if (next_) next_->before_ = before_;
 }

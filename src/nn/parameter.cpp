@@ -53,7 +53,7 @@ ModuleVariable& ModuleVariable::operator=(const ModuleVariable& other) {
 
 ModuleVariable& ModuleVariable::operator=(ModuleVariable&& other) noexcept {
   if (this == &other) return *this;
-  if (cell()) cell()->is_replaced.set(true);
+  if (cell() && cell() != other.cell()) cell()->replaced.add();
   Variable::operator=(std::move(other));
   return *this;
 }

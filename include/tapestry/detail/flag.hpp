@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "tapestry/detail/config.hpp"
@@ -12,7 +13,7 @@ namespace tapestry::detail {
 /// Moving hands the flag over, so that traces go on watching it.
 class TAPESTRY_API Flag {
  public:
-  explicit Flag(bool on) : on_(std::make_shared<std::atomic<bool>>(on)) {}
+  explicit Flag(bool on) : on_(std::make_shared<std::atomic<std::uint64_t>>(on)) {}
   Flag(const Flag& other) : Flag(other.on_ && *other.on_) {}
   Flag(Flag&&) noexcept = default;
   /// Assigning sets the value.
@@ -27,7 +28,19 @@ class TAPESTRY_API Flag {
   void set(bool on);
 
  private:
-  std::shared_ptr<std::atomic<bool>> on_;
+  std::shared_ptr<std::atomic<std::uint64_t>> on_;
+};
+
+/// Counts what happens to an object of the user's, as a switch that never goes back: a trace that has noted the number
+/// is out of date after the next time.
+class TAPESTRY_API Count {
+ public:
+  /// Lets the trace that is made now, if there is one, note the number.
+  void note() const;
+  void add();
+
+ private:
+  std::shared_ptr<std::atomic<std::uint64_t>> number_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace tapestry::detail

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <ranges>
 #include <string>
@@ -59,7 +60,8 @@ class TAPESTRY_API Fields {
     return fields;
   }
 
-  /// Adds a part. A constant is saved with the module; a trace captures its current value.
+  /// Adds a part. A constant is saved with the module; a trace captures its current value, and a `function` is traced
+  /// anew when the module has another one.
   /// @{
   void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter, true); }
   void add(const std::string& name, Buffer& buffer) { add_field(name, &buffer); }
@@ -150,6 +152,8 @@ class TAPESTRY_API NamedParts {
   /// The neighbours in the list of all registered modules.
   NamedParts *before_ = nullptr, *next_ = nullptr;
   bool is_listed_ = false;
+  /// Becomes false when the module is gone or moved; nullptr while nobody watches it.
+  std::shared_ptr<bool> is_here_;
 };
 
 /// The base class of everything that has parameters. A module is a value: its parts are members, which are named once,
