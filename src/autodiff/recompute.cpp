@@ -130,9 +130,9 @@ class RandomReplay {
 /// A function that has run once, and all that its second run needs.
 struct Recomputation {
   std::function<Tensors(const Tensors&)> f;
-  std::vector<Variable> variables;
-  std::vector<std::size_t> reads;
-  std::size_t arguments, values, changes;
+  std::vector<Variable> variables;         ///< as in Surroundings
+  std::vector<std::size_t> reads;          ///< as in Surroundings
+  std::size_t arguments, values, changes;  ///< how many there are
   DType autocast;
   std::optional<random::State> random_before;  ///< if f draws random numbers
   Where where;
