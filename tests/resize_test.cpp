@@ -59,6 +59,17 @@ TEST_CASE("types: the nearest pixels keep theirs, other integers become float32"
   }
 }
 
+TEST_CASE("areas of many pixels, with a few operations") {
+  const Tensor x = random::normal({1, 60, 7, 2});
+  const auto f = [](const Tensor& image) { return resize(image, {4, 7}, {.method = area}); };
+  check_same(f(x), reshape(reduce_mean(reshape(x, {4, 15, 14}), 1), {1, 4, 7, 2}), 1e-6);
+  CHECK(trace(f, {spec(x)}).graph().operations().size() < 10);
+  // An infinite pixel counts only where it is.
+  check_same(
+      resize(reshape(tensor({infinity, 2.0, 3.0, 4.0, 5.0}), {1, 5, 1, 1}).cast(float32), {3, 1}, {.method = area}),
+      reshape(tensor({infinity, 3.0, 4.6}), {1, 3, 1, 1}).cast(float32), 1e-6);
+}
+
 TEST_CASE("what is refused") {
   const Tensor x = ones({1, 2, 3, 1});
   CHECK(message_of<InvalidArgumentError>([&] {

@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "core/make_tensor.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 // Positions and factors are computed in single precision, as in TensorFlow, so that the same pixels are taken.
 
@@ -125,24 +127,46 @@ Taps area_taps(std::int64_t from, std::int64_t to, PixelCenters centers) {
     std::size_t k = 0;
     for (auto place = static_cast<std::int64_t>(begin); static_cast<float>(place) < end; ++place, ++k) {
       const auto left = static_cast<float>(place);
-      if (k == taps.size()) taps.push_back({std::vector<std::int32_t>(to), std::vector<float>(to)});
+      if (k == taps.size()) taps.push_back({std::vector<std::int32_t>(to, -1), std::vector<float>(to)});
       taps[k].places[i] = bounded(place, from);
       taps[k].factors[i] = (std::min(left + 1, end) - std::max(left, begin)) / scale;
     }
   }
+  // A new element that covers fewer old ones counts the last one in halves: 0 times another one could be NaN.
+  for (std::size_t k = 1; k < taps.size(); ++k)
+    for (std::int64_t i = 0; i < to; ++i)
+      if (taps[k].places[i] < 0) {
+        taps[k].places[i] = taps[k - 1].places[i];
+        taps[k].factors[i] = taps[k - 1].factors[i] /= 2;
+      }
   return taps;
 }
 
+namespace {
+
+/// The elements of x at the places of some taps, times their factors, and behind the sizes of `shape` those of x.
+Tensor at_taps(const Tensor& x, int axis, std::span<const Tap> taps, Shape shape) {
+  std::vector<std::int32_t> places;
+  std::vector<float> factors;
+  for (const Tap& tap : taps) {
+    places.insert(places.end(), tap.places.begin(), tap.places.end());
+    factors.insert(factors.end(), tap.factors.begin(), tap.factors.end());
+  }
+  const Tensor found = gather(x, numbers_of(places, int32, shape).to(x.device()), axis);
+  if (factors.empty()) return found;
+  for (int i = axis + 1; i < x.shape().rank(); ++i) shape.push_back(1);
+  return found * numbers_of(factors, float32, shape).to(x.device());
+}
+
+}  // namespace
+
 Tensor resized(const Tensor& x, int axis, const Taps& taps) {
+  const auto count = static_cast<std::int64_t>(taps.size()), to = static_cast<std::int64_t>(taps[0].places.size());
+  // Few taps are added up by one pass over the result; many would be as many operations.
+  if (count > 4 && x.shape().rank() < Shape::max_rank) return reduce_sum(at_taps(x, axis, taps, {count, to}), axis);
   Tensor sum;
   for (const Tap& tap : taps) {
-    const auto size = static_cast<std::int64_t>(tap.places.size());
-    Tensor part = gather(x, numbers_of(tap.places, int32, {size}).to(x.device()), axis);
-    if (!tap.factors.empty()) {
-      Shape shape{size};
-      for (int i = axis + 1; i < x.shape().rank(); ++i) shape.push_back(1);
-      part = part * numbers_of(tap.factors, float32, shape).to(x.device());
-    }
+    const Tensor part = at_taps(x, axis, {&tap, 1}, {to});
     sum = bool(sum) ? sum + part : part;
   }
   return sum;

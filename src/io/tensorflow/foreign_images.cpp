@@ -199,6 +199,7 @@ Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to) {
                                       : PixelCenters::legacy;
   return op.starts_with("ResizeNearest")                ? nearest_taps(from, to, centers)
          : op.starts_with("ResizeBilinear") || is_fused ? linear_taps(from, to, centers)
+         : op == "ResizeArea"                           ? area_taps(from, to, centers)
                                                         : cubic_taps(from, to, centers);
 }
 
@@ -254,6 +255,12 @@ ForeignOps foreign_images() {
        .lacks_sizes = lacks_pool_sizes,
        .outputs = {like(0), told_by("Targmax", int64)},
        .read = read_pool_with_places},
+      {.name = "ResizeArea",
+       .inputs = 2,
+       .values = {1},
+       .lacks_sizes = lacks_image_sizes,
+       .outputs = {typed(float32)},
+       .read = read_resize},
       {.name = "ResizeBicubic",
        .inputs = 2,
        .values = {1},

@@ -1,4 +1,4 @@
-// Images whose pixels are sums of pixels of others: resizing by areas or kernels, crops.
+// Images whose pixels are sums of pixels of others: resizing by kernels, crops.
 
 #include <algorithm>
 #include <cmath>
@@ -41,31 +41,6 @@ Tensor weighted(const Tensor& x, const AxisWeights& rows, const AxisWeights& col
   const Tensor shorter = matmul(down, reshape(x, {-1, shape.sizes()[1], product(width, channels)}));
   const Tensor narrower = matmul(across, reshape(shorter, {-1, width, channels}));
   return reshape(narrower, {-1, height, across.shape().sizes()[0], channels});
-}
-
-AxisWeights area_weights(const ForeignNode& n, std::int64_t from, std::int64_t to) {
-  AxisWeights weights(n, from, to);
-  const bool align = n.node.attr_or<bool>("align_corners", false) && to > 1;
-  const float scale = align ? static_cast<float>(from - 1) / static_cast<float>(to - 1)
-                            : static_cast<float>(from) / static_cast<float>(to);
-  for (std::int64_t i = 0; i < to; ++i) {
-    const float begin = static_cast<float>(i) * scale, end = static_cast<float>(i + 1) * scale;
-    for (auto place = static_cast<std::int64_t>(begin); static_cast<float>(place) < end; ++place) {
-      const auto left = static_cast<float>(place);
-      weights.add(i, place, static_cast<double>((std::min(left + 1, end) - std::max(left, begin)) / scale));
-    }
-  }
-  return weights;
-}
-
-Tensors read_area(const ForeignNode& n) {
-  require_images(n);
-  const std::vector<std::int64_t> sizes = n.numbers(1);
-  if (sizes.size() != 2) n.node.refuse("it has not two sizes");
-  const Shape& shape = n.in(0).shape();
-  const AxisWeights rows = area_weights(n, shape.sizes()[1], sizes[0]),
-                    columns = area_weights(n, shape.sizes()[2], sizes[1]);
-  return n.composed([&] { return weighted(n.in(0).cast(float32), rows, columns); });
 }
 
 /// A kernel by its radius and its value at a distance from the middle.
@@ -415,12 +390,6 @@ ForeignOps foreign_sampling() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0)},
        .read = read_projection},
-      {.name = "ResizeArea",
-       .inputs = 2,
-       .values = {1},
-       .lacks_sizes = lacks_image_sizes,
-       .outputs = {typed(float32)},
-       .read = read_area},
       {.name = "ScaleAndTranslate",
        .inputs = 4,
        .values = {1, 2, 3},
