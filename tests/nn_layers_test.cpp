@@ -152,6 +152,18 @@ std::vector<Case> cases() {
       {"bilinear", Sequential(Halves()), {5}},
       {"cells", Sequential(Stepped()), {3, 4}},
       {"mean of an image", Sequential(Conv2D(2, 3, 2), GlobalAvgPool2D()), {4, 4, 2}},
+      {"pools of whole images and sequences", Sequential(Conv2D(2, 3, 2), GlobalMaxPool2D()), {4, 4, 2}},
+      {"mean over time", Sequential(Dense(2, 3), GlobalAvgPool1D()), {4, 2}},
+      {"largest over time", Sequential(Dense(2, 3), GlobalMaxPool1D()), {4, 2}},
+      {"parts of images", Sequential(AdaptiveAvgPool2D({3, 2}), AdaptiveMaxPool2D(2)), {5, 4, 2}},
+      {"parts of sequences", Sequential(AdaptiveMaxPool1D(4), AdaptiveAvgPool1D(3)), {7, 2}},
+      {"convolution of volumes",
+       Sequential(Conv3D(2, 4, {2, 3, 1}, {.stride = {1, 2, 1}, .padding = 1, .dilation = {2, 1, 1}, .groups = 2})),
+       {3, 4, 2, 2}},
+      {"pools of volumes",
+       Sequential(Conv3D(1, 2, 2, {.padding = "SAME", .bias = false}), MaxPool3D(2, {.stride = 1}),
+                  AvgPool3D({1, 2, 2})),
+       {3, 5, 3, 1}},
       {"a small convolutional network",
        Sequential(Conv2D(1, 4, 3, {.padding = 1}), BatchNorm(4), ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(),
                   Dense(4 * 4 * 4, 3)),
@@ -449,6 +461,21 @@ TEST_CASE("sizes that make no sense") {
   CHECK(message_of<InvalidArgumentError>([] { nn::ConvTranspose2D(4, 0, 3); }) ==
         "ConvTranspose2D: out must be at least 1, but is 0");
   CHECK_THROWS_AS(nn::GlobalAvgPool2D()(zeros({2, 3})), InvalidArgumentError);
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::GlobalMaxPool1D()(zeros({2, 3}));
+        }) == "GlobalMaxPool1D got [2,3]: x must be [batch, time, channels], but its shape is [2,3]");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::Conv3D(1, 1, {0, 2, 2});
+        }) == "Conv3D: the window's depth must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::AdaptiveAvgPool2D({2, 0});
+        }) == "AdaptiveAvgPool2D: the number of parts must be at least 1, but is 0");
+  CHECK(
+      message_of<InvalidArgumentError>([] {
+        nn::Conv3D(1, 2, {3, 1, 1})(zeros({1, 2, 4, 4, 1}));
+      }) ==
+      "Conv3D(1, 2, {3, 1, 1}) got [1,2,4,4,1]: a filter that reaches over a depth of 3 does not fit the depth 2 with "
+      "a padding of 0 and 0");
   CHECK(message_of<InvalidArgumentError>([] {
           nn::Conv2D(4, 6, {3, 0});
         }) == "Conv2D: the window's width must be at least 1, but is 0");

@@ -13,3 +13,4 @@
 #include "tapestry/ops/reduce.hpp"
 #include "tapestry/ops/segment.hpp"
 #include "tapestry/ops/selection.hpp"
+#include "tapestry/ops/volume.hpp"

@@ -1,5 +1,6 @@
 #include "tapestry/nn/conv.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -203,11 +204,86 @@ Tensor AvgPool2D::forward(const Tensor& x) const {
   return avg_pool2d(x, {.window = window_, .strides = options_.stride, .padding = options_.padding});
 }
 
-Tensor GlobalAvgPool2D::forward(const Tensor& x) const {
-  if (x.rank() != 4)
-    throw InvalidArgumentError(detail::join("x must be [batch, height, width, channels], but its shape is ", x.shape()),
+namespace {
+
+/// x, which must have the axes of images or of sequences.
+const Tensor& with_axes(const Tensor& x, int rank) {
+  if (x.rank() != rank)
+    throw InvalidArgumentError(detail::join("x must be [batch, ", rank == 4 ? "height, width" : "time",
+                                            ", channels], but its shape is ", x.shape()),
                                {}, CallSiteScope::current());
-  return reduce_mean(x, {1, 2});
+  return x;
+}
+
+}  // namespace
+
+Tensor GlobalAvgPool2D::forward(const Tensor& x) const { return reduce_mean(with_axes(x, 4), {1, 2}); }
+Tensor GlobalMaxPool2D::forward(const Tensor& x) const { return reduce_max(with_axes(x, 4), {1, 2}); }
+Tensor GlobalAvgPool1D::forward(const Tensor& x) const { return reduce_mean(with_axes(x, 3), 1); }
+Tensor GlobalMaxPool1D::forward(const Tensor& x) const { return reduce_max(with_axes(x, 3), 1); }
+
+AdaptiveAvgPool2D::AdaptiveAvgPool2D(Size2d parts, Where where) : parts_(parts) {
+  require_positive(std::min(parts.height, parts.width), "AdaptiveAvgPool2D", "the number of parts", where);
+}
+Tensor AdaptiveAvgPool2D::forward(const Tensor& x) const { return adaptive_avg_pool2d(x, parts_); }
+
+AdaptiveMaxPool2D::AdaptiveMaxPool2D(Size2d parts, Where where) : parts_(parts) {
+  require_positive(std::min(parts.height, parts.width), "AdaptiveMaxPool2D", "the number of parts", where);
+}
+Tensor AdaptiveMaxPool2D::forward(const Tensor& x) const { return adaptive_max_pool2d(x, parts_); }
+
+AdaptiveAvgPool1D::AdaptiveAvgPool1D(std::int64_t parts, Where where) : parts_(parts) {
+  require_positive(parts, "AdaptiveAvgPool1D", "the number of parts", where);
+}
+Tensor AdaptiveAvgPool1D::forward(const Tensor& x) const {
+  return squeeze(adaptive_avg_pool2d(as_row(x, -1), {1, parts_}), 1);
+}
+
+AdaptiveMaxPool1D::AdaptiveMaxPool1D(std::int64_t parts, Where where) : parts_(parts) {
+  require_positive(parts, "AdaptiveMaxPool1D", "the number of parts", where);
+}
+Tensor AdaptiveMaxPool1D::forward(const Tensor& x) const {
+  return squeeze(adaptive_max_pool2d(as_row(x, -1), {1, parts_}), 1);
+}
+
+// ---- Volumes
+
+namespace {
+
+Shape volume_weight_shape(std::int64_t in, std::int64_t out, Size3d window, std::int64_t groups, Where where) {
+  require_positive(window.depth, "Conv3D", "the window's depth", where);
+  check_sizes("Conv3D", in, out, {window.height, window.width}, groups, where);
+  return {out, in / groups, window.depth, window.height, window.width};
+}
+
+}  // namespace
+
+Conv3D::Conv3D(std::int64_t in, std::int64_t out, Size3d window, const Conv3DOptions& options, Where where)
+    : weight(initial_weight(volume_weight_shape(in, out, window, options.groups, where), where), "weight"),
+      options_(options) {
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}, where), "bias");
+}
+
+std::string Conv3D::size_text() const {
+  const Shape& shape = weight.shape();
+  return detail::join(shape[1] * options_.groups, ", ", shape[0], ", {", shape[2], ", ", shape[3], ", ", shape[4], "}");
+}
+
+Tensor Conv3D::forward(const Tensor& x) const {
+  const Tensor y = conv3d(x, transpose(weight, {2, 3, 4, 1, 0}),
+                          {.strides = options_.stride,
+                           .padding = options_.padding,
+                           .dilations = options_.dilation,
+                           .groups = options_.groups});
+  return with_bias(y, bias);
+}
+
+Tensor MaxPool3D::forward(const Tensor& x) const {
+  return max_pool3d(x, {.window = window_, .strides = options_.stride, .padding = options_.padding});
+}
+
+Tensor AvgPool3D::forward(const Tensor& x) const {
+  return avg_pool3d(x, {.window = window_, .strides = options_.stride, .padding = options_.padding});
 }
 
 }  // namespace tapestry::nn

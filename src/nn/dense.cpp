@@ -80,7 +80,7 @@ Tensor Flatten::forward(const Tensor& x) const {
   for (int axis = 1; axis + 1 < x.rank(); ++axis) channels_first.push_back(axis);
   const Tensor ordered = options_.channels_first && x.rank() > 2 ? transpose(x, channels_first) : x;
   const std::int64_t width = Shape(x.shape().sizes().subspan(1)).num_elements();
-  return reshape(ordered, width < 0 ? Shape{x.shape()[0], -1} : Shape{-1, width});
+  return reshape(ordered, width <= 0 ? Shape{x.shape()[0], width} : Shape{-1, width});
 }
 
 }  // namespace tapestry::nn

@@ -1,7 +1,10 @@
 // Functions that are composed of others, and resized images.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "op_cases.hpp"
 #include "tapestry/ops.hpp"
@@ -324,11 +327,111 @@ OpCases resize_rows() {
   return rows;
 }
 
+/// The pools of the windows along each axis of a volume [1, 3, 4, 3, 1] of which `of_window` tells the first and the
+/// last element.
+template <class Pool>
+Elements pooled(const Elements& x, const std::array<std::vector<std::pair<int, int>>, 3>& windows, Pool pool) {
+  Elements result;
+  for (const auto& [top, bottom] : windows[0])
+    for (const auto& [first, last] : windows[1])
+      for (const auto& [left, right] : windows[2]) {
+        Elements inside;
+        for (int i = top; i <= bottom; ++i)
+          for (int j = first; j <= last; ++j)
+            for (int k = left; k <= right; ++k) inside.push_back(x[(i * 4 + j) * 3 + k]);
+        result.push_back(pool(inside));
+      }
+  return result;
+}
+
+double largest_of(const Elements& x) { return *std::max_element(x.begin(), x.end()); }
+double average_of(const Elements& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+OpCases volume_rows() {
+  OpCases rows;
+  // The depth of a filter must be known, and these tests do not know the first axis.
+  rows.push_back(
+      {.name = "conv3d, strides, dilations, groups, padding",
+       .inputs = {numbers({1, 3, 4, 3, 2}, -1, 1, 461), numbers({3, 2, 2, 1, 2}, -1, 1, 462)},
+       .f =
+           [](const Inputs& x) {
+             return conv3d(x[0], transpose(x[1], {1, 0, 2, 3, 4}),
+                           {.strides = {1, 2, 1}, .padding = {2, 1, 0}, .dilations = {2, 1, 1}, .groups = 2});
+           },
+       .reference =
+           [](const Arguments& x) {
+             Elements y;
+             for (int d = 0; d < 5; ++d)
+               for (int h = 0; h < 2; ++h)
+                 for (int w = 0; w < 2; ++w)
+                   for (int o = 0; o < 2; ++o) {
+                     double sum = 0;
+                     for (int i = 0; i < 2; ++i)
+                       for (int j = 0; j < 3; ++j)
+                         for (int k = 0; k < 2; ++k) {
+                           const int depth = d - 2 + 2 * i, row = 2 * h - 1 + j, column = w + k;
+                           if (depth < 0 || depth >= 3 || row < 0 || row >= 4) continue;
+                           sum += x[0][((depth * 4 + row) * 3 + column) * 2 + o] * x[1][((j * 2 + i) * 2 + k) * 2 + o];
+                         }
+                     y.push_back(sum);
+                   }
+             return y;
+           }});
+  rows.push_back({.name = "conv3d, SAME",
+                  .inputs = {numbers({1, 3, 2, 2, 1}, -1, 1, 463), numbers({1, 2, 1, 1, 1}, -1, 1, 464)},
+                  .f =
+                      [](const Inputs& x) {
+                        return conv3d(x[0], transpose(x[1], {1, 0, 2, 3, 4}), {.padding = "SAME"});
+                      },
+                  .reference =
+                      [](const Arguments& x) {
+                        Elements y;
+                        for (int i = 0; i < 12; ++i)
+                          y.push_back(x[0][i] * x[1][0] + (i + 4 < 12 ? x[0][i + 4] * x[1][1] : 0));
+                        return y;
+                      }});
+  const auto add = [&](const char* name, auto f, const std::array<std::vector<std::pair<int, int>>, 3>& windows,
+                       double (*pool)(const Elements&)) {
+    rows.push_back({.name = name,
+                    .inputs = {numbers({1, 3, 4, 3, 1}, -2, 2, 465)},
+                    .f = [f](const Inputs& x) { return f(x[0]); },
+                    .reference = [=](const Arguments& x) { return pooled(x[0], windows, pool); }});
+  };
+  const Pool3dOptions padded{.window = {2, 3, 2}, .strides = {1, 2, 1}, .padding = {1, 1, 0}};
+  add(
+      "max_pool3d",
+      [](const Tensor& x) {
+        return max_pool3d(x, {.window = {2, 2, 3}});
+      },
+      {{{{0, 1}}, {{0, 1}, {2, 3}}, {{0, 2}}}}, largest_of);
+  add(
+      "max_pool3d, padded", [=](const Tensor& x) { return max_pool3d(x, padded); },
+      {{{{0, 0}, {0, 1}, {1, 2}, {2, 2}}, {{0, 1}, {1, 3}}, {{0, 1}, {1, 2}}}}, largest_of);
+  add(
+      "avg_pool3d, padded", [=](const Tensor& x) { return avg_pool3d(x, padded); },
+      {{{{0, 0}, {0, 1}, {1, 2}, {2, 2}}, {{0, 1}, {1, 3}}, {{0, 1}, {1, 2}}}}, average_of);
+  add(
+      "adaptive_avg_pool2d",
+      [](const Tensor& x) {
+        return adaptive_avg_pool2d(x(0), {3, 2});
+      },
+      {{{{0, 0}, {1, 1}, {2, 2}}, {{0, 1}, {1, 2}, {2, 3}}, {{0, 1}, {1, 2}}}}, average_of);
+  add(
+      "adaptive_max_pool2d",
+      [](const Tensor& x) {
+        return adaptive_max_pool2d(x(0), {2, 1});
+      },
+      {{{{0, 0}, {1, 1}, {2, 2}}, {{0, 1}, {2, 3}}, {{0, 2}}}}, largest_of);
+  return rows;
+}
+
 }  // namespace
 
 OpCases numeric_cases() {
   OpCases rows;
-  for (auto family : {elementwise_rows, axis_rows, counting_rows, place_rows, resize_rows})
+  for (auto family : {elementwise_rows, axis_rows, counting_rows, place_rows, resize_rows, volume_rows})
     for (OpCase& each : family()) rows.push_back(std::move(each));
   return rows;
 }

@@ -2,6 +2,7 @@
 
 #include "tapestry/nn/layer.hpp"
 #include "tapestry/ops/image.hpp"
+#include "tapestry/ops/volume.hpp"
 
 namespace tapestry::nn {
 
@@ -240,6 +241,150 @@ class TAPESTRY_API AvgPool1D : public Layer {
   Tensor forward(const Tensor& x) const override;
   std::int64_t window_;
   Pool1DOptions options_;
+};
+
+/// The largest element of each channel over the whole image: [batch, height, width, channels] gives [batch, channels].
+/// Keras' GlobalMaxPooling2D.
+class TAPESTRY_API GlobalMaxPool2D : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// The mean of each channel over time: [batch, time, channels] gives [batch, channels]. Keras' GlobalAveragePooling1D.
+class TAPESTRY_API GlobalAvgPool1D : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// The largest element of each channel over time: [batch, time, channels] gives [batch, channels]. Keras'
+/// GlobalMaxPooling1D.
+class TAPESTRY_API GlobalMaxPool1D : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// The means of that many parts of an image, `tp::adaptive_avg_pool2d`: PyTorch's AdaptiveAvgPool2d.
+class TAPESTRY_API AdaptiveAvgPool2D : public Layer {
+ public:
+  /// The parts are {vertical, horizontal}, or one number for both. Throws InvalidArgumentError for fewer than 1.
+  explicit AdaptiveAvgPool2D(Size2d parts, Where where = Where::here());
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size2d parts_;
+};
+
+/// The largest elements of that many parts of an image, `tp::adaptive_max_pool2d`: PyTorch's AdaptiveMaxPool2d.
+class TAPESTRY_API AdaptiveMaxPool2D : public Layer {
+ public:
+  /// The parts are {vertical, horizontal}, or one number for both. Throws InvalidArgumentError for fewer than 1.
+  explicit AdaptiveMaxPool2D(Size2d parts, Where where = Where::here());
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size2d parts_;
+};
+
+/// The means of that many parts of a sequence [batch, time, channels]: PyTorch's AdaptiveAvgPool1d.
+class TAPESTRY_API AdaptiveAvgPool1D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for fewer than 1.
+  explicit AdaptiveAvgPool1D(std::int64_t parts, Where where = Where::here());
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  std::int64_t parts_;
+};
+
+/// The largest elements of that many parts of a sequence [batch, time, channels]: PyTorch's AdaptiveMaxPool1d.
+class TAPESTRY_API AdaptiveMaxPool1D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for fewer than 1.
+  explicit AdaptiveMaxPool1D(std::int64_t parts, Where where = Where::here());
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  std::int64_t parts_;
+};
+
+/// How the window moves over the volume, and whether there is a bias.
+struct Conv3DOptions {
+  /// The distance between neighbouring positions of the window.
+  Size3d stride = 1;
+  /// The border of zeros: PyTorch's number, such as 1, or "SAME".
+  Padding3d padding = "VALID";
+  /// The distance in the volume between neighbouring elements of the window.
+  Size3d dilation = 1;
+  /// The number of groups into which input and output channels are divided. Each group is convolved separately.
+  std::int64_t groups = 1;
+  /// Whether a number is added to each output channel.
+  bool bias = true;
+};
+
+/// Cross-correlation of volumes, `tp::conv3d`: [batch, depth, height, width, in] gives [batch, out depth, out height,
+/// out width, out]. It equals PyTorch's Conv3d in the weight's shape, names and initial values, which are uniform in
+/// [-b, b), b = 1 / sqrt(in / groups * window).
+class TAPESTRY_API Conv3D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
+  Conv3D(std::int64_t in, std::int64_t out, Size3d window, const Conv3DOptions& options = {},
+         Where where = Where::here());
+
+  Parameter weight;               ///< [out, in / groups, depth, height, width]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+  /// The channels and the window, such as "1, 8, {3, 3, 3}".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Conv3DOptions options_;
+};
+
+/// How the window moves over the volume.
+struct Pool3DOptions {
+  Size3d stride = 0;            ///< by default 0, the window's size, so that windows do not overlap
+  Padding3d padding = "VALID";  ///< PyTorch's number, such as 1, or "SAME"
+};
+
+/// The largest element of each window in each channel of volumes: PyTorch's MaxPool3d.
+class TAPESTRY_API MaxPool3D : public Layer {
+ public:
+  /// The window is {depth, height, width}, or one number for all.
+  explicit MaxPool3D(Size3d window, const Pool3DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size3d window_;
+  Pool3DOptions options_;
+};
+
+/// The mean of each window in each channel of volumes. The border does not count: PyTorch's AvgPool3d with
+/// count_include_pad = false.
+class TAPESTRY_API AvgPool3D : public Layer {
+ public:
+  /// The window is {depth, height, width}, or one number for all.
+  explicit AvgPool3D(Size3d window, const Pool3DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size3d window_;
+  Pool3DOptions options_;
 };
 
 /// What a pixel of a resized image is made of, and which pixels lie on each other.

@@ -1,7 +1,5 @@
 // Volumes: convolutions, pooling, and their gradients.
 
-#include <algorithm>
-
 #include "io/tensorflow/foreign_windows.hpp"
 
 namespace tapestry::io {
@@ -12,27 +10,17 @@ void require_volumes(const ForeignNode& n, const Shape& shape) {
   if (shape.rank() != 5) n.node.refuse(detail::join("its input is no volume: ", shape));
 }
 
-/// A sum of convolutions of images, one for each depth of the filter.
+Size3d size_of(const std::vector<std::int64_t>& for_axes) { return {for_axes[1], for_axes[2], for_axes[3]}; }
+
 Tensor convolved(const ForeignNode& n, const Tensor& x, const Tensor& filter) {
-  const auto strides = for_axes(n, "strides", 5), rates = for_axes(n, "dilations", 5);
-  const auto size = [&](int axis) { return x.shape().sizes()[axis]; };
-  const Track depth = track(n, size(1), filter.shape().sizes()[0], strides[1], rates[1]);
-  const std::int64_t channels = filter.shape().sizes()[3];
-  if (channels < 1 || size(4) % channels != 0)
-    n.node.refuse(detail::join("its filter for ", channels, " channels does not fit the input's ", size(4)));
-  const Conv2dOptions options{.strides = {strides[2], strides[3]},
-                              .padding = n.node.attr<std::string>("padding").c_str(),
-                              .dilations = {rates[2], rates[3]},
-                              .groups = size(4) / channels};
-  const Tensor bordered = pad(x, {{}, {depth.before, depth.after}, {}, {}, {}});
-  Tensor sum;
-  for (std::int64_t k = 0; k < depth.window; ++k) {
-    const Tensor images = reshape(gather(bordered, depth.places_of(k), 1), {-1, size(2), size(3), size(4)});
-    const Tensor part = conv2d(images, squeeze(slice(filter, {k, 0, 0, 0, 0}, {1, -1, -1, -1, -1}), 0), options);
-    sum = bool(sum) ? sum + part : part;
-  }
-  const Shape& image = sum.shape();
-  return reshape(sum, {-1, depth.count, image.sizes()[1], image.sizes()[2], image.sizes()[3]});
+  const std::int64_t channels = filter.shape().sizes()[3], given = x.shape().sizes()[4];
+  if (channels < 1 || given % channels != 0)
+    n.node.refuse(detail::join("its filter for ", channels, " channels does not fit the input's ", given));
+  return conv3d(x, filter,
+                {.strides = size_of(for_axes(n, "strides", 5)),
+                 .padding = n.node.attr<std::string>("padding").c_str(),
+                 .dilations = size_of(for_axes(n, "dilations", 5)),
+                 .groups = given / channels});
 }
 
 Tensors read_conv(const ForeignNode& n) {
@@ -69,21 +57,11 @@ Tensors read_conv_gradient_by_filter(const ForeignNode& n) {
   });
 }
 
-/// Volumes are pooled first as images, then along their depth.
 Tensor pooled(const ForeignNode& n, const Tensor& x, bool largest) {
-  const auto window = for_axes(n, "ksize", 5), strides = for_axes(n, "strides", 5);
-  const char* padding = n.node.attr<std::string>("padding").c_str();
-  const Shape& shape = x.shape();
-  const std::int64_t depth = shape.sizes()[1], channels = shape.sizes()[4];
-  const auto pool = [&](const Tensor& images, const Pool2dOptions& options) {
-    return largest ? max_pool2d(images, options) : avg_pool2d(images, options);
-  };
-  const Tensor images = pool(reshape(x, {-1, shape.sizes()[2], shape.sizes()[3], channels}),
-                             {{window[2], window[3]}, {strides[2], strides[3]}, padding});
-  const std::int64_t height = images.shape().sizes()[1], width = images.shape().sizes()[2];
-  const Tensor whole =
-      pool(reshape(images, {-1, depth, product(height, width), channels}), {{window[1], 1}, {strides[1], 1}, padding});
-  return reshape(whole, {-1, whole.shape().sizes()[1], height, width, channels});
+  const Pool3dOptions options{.window = size_of(for_axes(n, "ksize", 5)),
+                              .strides = size_of(for_axes(n, "strides", 5)),
+                              .padding = n.node.attr<std::string>("padding").c_str()};
+  return largest ? max_pool3d(x, options) : avg_pool3d(x, options);
 }
 
 Tensors read_pool(const ForeignNode& n) {

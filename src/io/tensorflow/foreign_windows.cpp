@@ -11,12 +11,6 @@ Tensor Track::places() const {
   return vector_of(list, int32);
 }
 
-Tensor Track::places_of(std::int64_t element) const {
-  std::vector<std::int64_t> list;
-  for (std::int64_t i = 0; i < count; ++i) list.push_back(i * stride + element * rate);
-  return vector_of(list, int32);
-}
-
 Track track(const ForeignNode& n, std::int64_t size, std::int64_t window, std::int64_t stride, std::int64_t rate) {
   const auto& padding = n.node.attr<std::string>("padding");
   if (padding != "SAME" && padding != "VALID") n.node.refuse("its padding is " + padding);

@@ -17,8 +17,6 @@ struct Track {
 
   /// For each position and each element of the window the place in the axis, the border included.
   Tensor places() const;
-  /// For each position the place of one element of the window.
-  Tensor places_of(std::int64_t element) const;
 };
 
 /// The track of a window along an axis of that size, by the node's padding.
