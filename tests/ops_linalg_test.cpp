@@ -13,6 +13,7 @@
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/trace.hpp"
+#include "tapestry/transformations.hpp"
 
 namespace tapestry::test::ops_linalg_test {
 namespace {
@@ -339,6 +340,36 @@ TEST_CASE("norms of vectors and matrices") {
   CHECK_THROWS_AS(norm(x, {.ord = 3, .axis = {0, 1}}), InvalidArgumentError);
   CHECK_THROWS_AS(norm(x, {.axis = {0, 1, 2}}), InvalidArgumentError);
   CHECK_THROWS_AS(norm(x, {.axis = {0, -2}}), InvalidArgumentError);
+}
+
+TEST_CASE("pinv has derivatives where singular values are alike, or 0") {
+  // The inverse of [[c, -s], [s, c]] is [[c, s], [-s, c]] / (c^2 + s^2).
+  const auto inverse_of = [](const Tensor& x) {
+    const Tensor c = x(0), s = x(1), n = square(c) + square(s);
+    return stack({c / n, s / n, -s / n, c / n});
+  };
+  const auto pinv_of = [](const Tensor& x) {
+    const Tensor c = x(0), s = x(1);
+    return reshape(pinv(stack({stack({c, -s}), stack({s, c})})), {4});
+  };
+  const auto twice = [](const auto& f, const Tensor& x) {
+    return jacobian([f](const Tensor& t) { return jacobian(f)(t); })(x);
+  };
+  const Tensor x = tensor<double>({0.8, -0.6});
+  check_same(pinv_of(x), inverse_of(x), 1e-12);
+  check_same(jacobian(pinv_of)(x), jacobian(inverse_of)(x), 1e-12);
+  check_same(twice(pinv_of, x), twice(inverse_of, x), 1e-11);
+  // Of rank 1: a b^T, whose inverse is b a^T / (a^2 b^2).
+  const Tensor a = tensor<double>({1, 2, -1}), b = tensor<double>({3, 1});
+  const auto of_one = [&](const Tensor& t) { return pinv(outer(t, b)); };
+  const auto expected = [&](const Tensor& t) { return outer(b, t) / (reduce_sum(square(t)) * reduce_sum(square(b))); };
+  check_same(of_one(a), expected(a), 1e-12);
+  check_same(jacobian(of_one)(a), jacobian(expected)(a), 1e-12);
+  check_same(pinv(zeros({2, 3}, float64)), zeros({3, 2}, float64));
+  CHECK(matrix_rank(outer(a, b)).item<int>() == 1);
+  CHECK(matrix_rank(tensor({{1.0, 0.0}, {0.0, 0.01}}), {.rtol = 0.1}).item<int>() == 1);
+  CHECK(message_of<InvalidArgumentError>([&] { pinv(a, {.rtol = -1}); }) ==
+        "rtol must not be negative, but is -1.000000");
 }
 
 TEST_CASE("the gradient of a norm at 0 is 0") {

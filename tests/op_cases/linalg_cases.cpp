@@ -226,6 +226,35 @@ OpCases matrix_cases() {
                   .inputs = {numbers({3, 4}, -1, 1, 87)},
                   .f = [](const Inputs& x) { return square(svd(x[0]).s); },
                   .tolerance = 1e-5});
+  rows.push_back({.name = "pinv, of full rank",
+                  .inputs = {numbers({3, 2}, -1, 1, 88)},
+                  .f = [](const Inputs& x) { return pinv(x[0]); },
+                  .reference =
+                      [](const std::vector<Elements>& inputs) {
+                        const Elements& x = inputs[0];
+                        double a = 0, b = 0, c = 0;  // x^T x = [[a, b], [b, c]]
+                        for (int i = 0; i < 3; ++i) {
+                          a += x[2 * i] * x[2 * i];
+                          b += x[2 * i] * x[2 * i + 1];
+                          c += x[2 * i + 1] * x[2 * i + 1];
+                        }
+                        Elements y(6);
+                        for (int i = 0; i < 3; ++i) {
+                          y[i] = (c * x[2 * i] - b * x[2 * i + 1]) / (a * c - b * b);
+                          y[3 + i] = (a * x[2 * i + 1] - b * x[2 * i]) / (a * c - b * b);
+                        }
+                        return y;
+                      },
+                  .tolerance = 1e-5});
+  rows.push_back({.name = "lstsq, in batches",
+                  .inputs = {numbers({2, 2, 3}, -1, 1, 91), numbers({2, 2, 1}, -1, 1, 92)},
+                  .f = [](const Inputs& x) { return lstsq(x[0], x[1]); },
+                  .tolerance = 1e-5});
+  rows.push_back({.name = "matrix_rank",
+                  .inputs = {numbers({3, 1}, -1, 1, 93)},
+                  .f = [](const Inputs& x) { return matrix_rank(matmul(x[0], x[0], {.transpose_b = true})); },
+                  .reference = [](const std::vector<Elements>&) { return Elements{1}; },
+                  .orders = 0});
   const auto determinant = [](const Elements& m) {
     return m[0] * (m[4] * m[8] - m[5] * m[7]) - m[1] * (m[3] * m[8] - m[5] * m[6]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
   };

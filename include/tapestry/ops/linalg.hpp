@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tapestry/ops/arguments.hpp"
 
 namespace tapestry {
@@ -170,6 +172,20 @@ struct Svd {
 /// derivative. Gradients through u and v are infinite or NaN where two singular values are equal, or, for matrices that
 /// are not square, where one is 0. Gradients through s alone are always finite.
 TAPESTRY_API Svd svd(In x, std::string_view name = {});
+
+/// Which singular values `pinv`, `lstsq` and `matrix_rank` take for 0.
+struct RankOptions {
+  /// Those of at most `rtol` times the largest one; by default the larger size of the matrix times the machine epsilon.
+  std::optional<double> rtol = {};
+};
+/// The Moore-Penrose inverses of matrices: [..., m, n] gives [..., n, m]. The derivatives are those for matrices that
+/// keep their rank. Throws InvalidArgumentError for a negative tolerance.
+TAPESTRY_API Tensor pinv(In x, const RankOptions& options = {}, std::string_view name = {});
+/// The x for which |a x - b| is smallest, and of several the smallest, for a [..., m, n] and b [..., m, k], or a vector
+/// b [m]: `pinv(a)` times b.
+TAPESTRY_API Tensor lstsq(In a, In b, const RankOptions& options = {}, std::string_view name = {});
+/// The ranks of matrices [..., m, n], the numbers of singular values that are not 0: int32 [...].
+TAPESTRY_API Tensor matrix_rank(In x, const RankOptions& options = {}, std::string_view name = {});
 
 /// The order of a norm: a number p >= 1 or infinity, "euclidean" (the root of the sum of squares, for matrices, too),
 /// "fro" (the same), or "inf".
