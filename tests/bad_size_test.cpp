@@ -30,6 +30,8 @@ TEST_CASE("products of sizes beyond 64 bits") {
   TAPESTRY_INVALID("no tensor can hold the numbers from 0.000000 to 4611686018427387904.000000 [Op:Range]",
                    arange(huge));
   TAPESTRY_INVALID("no tensor can hold the numbers", one_hot({0}, huge));
+  // The op that makes the mask applies others; the line is that of the caller.
+  TAPESTRY_INVALID("no tensor can hold the numbers", sequence_mask(tensor<std::int64_t>({huge})));
 }
 
 TEST_CASE("products of views that cost nothing") {
@@ -53,6 +55,11 @@ TEST_CASE("windows of absurd sizes") {
   TAPESTRY_INVALID("1 vs. 4611686018427387904 * 1 [Op:Conv2D]", conv2d(image, filter, {.groups = huge}));
   TAPESTRY_INVALID("subtracting 9223372036854775807 from 4 [Op:MaxPool]", max_pool2d(image, {.window = most}));
   TAPESTRY_INVALID("is too large [Op:AvgPool]", avg_pool2d(image, {.window = most, .padding = most - 1}));
+  const Tensor volume = ones({1, 4, 4, 4, 1}), block = ones({2, 2, 2, 1, 1});
+  TAPESTRY_INVALID("does not fit the depth 4", conv3d(volume, block, {.dilations = huge}));
+  TAPESTRY_INVALID("is too large [Op:conv3d]", conv3d(volume, block, {.padding = huge}));
+  TAPESTRY_INVALID("the stride of the depth must be at least 1, but is 0", conv3d(volume, block, {.strides = 0}));
+  TAPESTRY_INVALID("a size of 9223372036854775807 is too large", adaptive_avg_pool2d(image, {most, 1}));
   // These have one output, of the only window that there is.
   for (const std::int64_t size : {big, most}) {
     check_values(conv2d(image, filter, {.strides = size}), {4});

@@ -3,6 +3,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
+#include "core/call_site.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "core/thread_object.hpp"
@@ -167,6 +168,7 @@ void execute(Call& call, const Specs& specs, Device device) {
       call.mutable_outputs().push_back(detail::make_tensor(spec.dtype, spec.shape, device));
     op.forward(backend, call);
   } else if (op.evaluate) {
+    const CallSiteScope site(call.where());  // for the errors of the ops that it applies
     call.mutable_outputs() = op.evaluate(call);
   } else {
     const Tensors inputs = call.inputs();

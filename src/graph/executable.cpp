@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
+#include "core/call_site.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/detail/locate.hpp"
 
@@ -255,9 +256,11 @@ void Executable::run_step(Step& step, const Deadline* deadline, RunTimes* times)
         set(root(step.root), value);
         break;
       }
-      case Step::Kind::evaluate:
+      case Step::Kind::evaluate: {
+        const CallSiteScope site(call.where());  // for the errors of the ops that it applies
         set_results(step, call.op().evaluate(call));
         break;
+      }
       case Step::Kind::flow:
         set_results(step, step.flow->run(present(call.inputs()), deadline, times));
     }
