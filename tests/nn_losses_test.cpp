@@ -388,6 +388,22 @@ TEST_CASE("cross-entropies say what labels they got, and what they want") {
         std::string::npos);
 }
 
+TEST_CASE("cosines of vectors of any length") {
+  const Tensor a = tensor({3.0, 4.0}), b = tensor({4.0, 3.0});
+  for (const double by_a : {1e-6, 1.0, 1e6, 1e16})
+    for (const double by_b : {1e-6, 1.0, 1e6, 1e16})
+      check_same(losses::cosine_similarity(a * by_a, b * by_b), tensor(0.96), 1e-6);
+  check_same(losses::cosine_similarity(a * 0.0, b), tensor(0.0));
+}
+
+TEST_CASE("the second derivative of a loss where it is 0") {
+  const Tensor targets = tensor<double>({1, -2, 0});
+  const auto by_element = [&](const Tensor& p) { return losses::huber(targets, p, {.reduction = Reduction::sum}); };
+  check_same(hessian(by_element)(targets), eye(3, {.dtype = float64}));
+  check_same(hessian(by_element)(targets + tensor<double>({0.5, 2, -3})),
+             set_diag(zeros({3, 3}, float64), tensor<double>({1, 0, 0})));
+}
+
 }  // namespace
 
 }  // namespace nn_losses_test

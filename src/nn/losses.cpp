@@ -158,7 +158,8 @@ Tensor huber(In targets, In predictions, const HuberOptions& options) {
   if (!(options.delta > 0))
     throw InvalidArgumentError(join("delta must be positive, but is ", options.delta), "huber", predictions.where());
   return elementwise("huber", targets, predictions, options.reduction, [&](const Tensor& t, const Tensor& p) {
-    const Tensor distance = abs(p - t), near = minimum(distance, options.delta);
+    // |p - t| would have no second derivative where both are equal.
+    const Tensor distance = p - t, near = clip(distance, -options.delta, options.delta);
     return near * (distance - 0.5 * near);
   });
 }
@@ -239,8 +240,11 @@ Tensor cosine_similarity(In a, In b) {
   return blaming("cosine_similarity", a.where(), [&] {
     const Tensor given = fitting(a, b), x = widened(given), y = widened(b);
     constexpr double least = 1e-8;
-    const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(y), -1);
-    const Tensor cosine = reduce_sum(x * y, -1) * rsqrt(maximum(squared_lengths, least * least));
+    // Each vector is divided by its own length: the product of both lengths leaves the range of float32 sooner.
+    const auto direction = [&](const Tensor& v) {
+      return v * rsqrt(maximum(reduce_sum(square(v), -1, {.keep_dims = true}), least * least));
+    };
+    const Tensor cosine = reduce_sum(direction(x) * direction(y), -1);
     return b->dtype() == given.dtype() ? narrowed(cosine, given) : cosine;
   });
 }

@@ -115,8 +115,8 @@ TAPESTRY_API Tensor hinge(In targets, In predictions, const LossOptions& options
 
 // ---- Directions
 
-/// The cosine of the angle between vectors along the last axis: a and b [..., n] give [...]. The dot product is divided
-/// by the product of the lengths, or by 1e-8 where that is less. This is not a loss itself; `cosine_embedding` uses it.
+/// The cosine of the angle between vectors along the last axis: a and b [..., n] give [...]. Each vector is divided by
+/// its length, or by 1e-8 if that is more, as in PyTorch. This is not a loss itself; `cosine_embedding` uses it.
 TAPESTRY_API Tensor cosine_similarity(In a, In b);
 
 /// The options of `cosine_embedding`.
