@@ -34,7 +34,7 @@ inline constexpr double pi = 3.14159265358979323846;
   X(cosh, math::cosh(x))                                                                                          \
   X(tanh, math::tanh(x))                                                                                          \
   X(atanh, T(0.5) * (math::log1p(x) - math::log1p(-x)))                                                           \
-  X(acosh, math::log1p(x - T(1) + math::sqrt(x - T(1)) * math::sqrt(x + T(1))))                                   \
+  X(acosh, T(2) * math::log1p(math::sqrt(x / 2 - T(.5)) + (x / 2 - T(.5)) / (T(1) + math::sqrt(x / 2 + T(.5)))))  \
   X(sinc, math::select(x == T(0), T(1), math::sin(T(pi) * (x - 2 * math::round_half_even(x / 2))) / (T(pi) * x))) \
   X(erf, math::erf(x))                                                                                            \
   X(sigmoid, math::sigmoid(x))                                                                                    \

@@ -33,7 +33,7 @@ TAPESTRY_FULL_UNARY(sinh,  "Sinh",  needs_inputs,  g * cosh(x))
 TAPESTRY_FULL_UNARY(cosh,  "Cosh",  needs_inputs,  g * sinh(x))
 TAPESTRY_FULL_UNARY(atanh, "Atanh", needs_inputs,  g / (1.0 - square(x)))
 TAPESTRY_FULL_UNARY(acosh, "Acosh", needs_inputs,  g * rsqrt(x - 1.0) * rsqrt(x + 1.0))
-TAPESTRY_FULL_UNARY(sinc, "Sinc", Needs{}, g * divide_no_nan(cos(pi * x) - y, x), where(equal(x, 0.0), 1.0, divide_no_nan(sin(pi * x), pi * x)))
+TAPESTRY_FULL_UNARY(sinc, "Sinc", Needs{}, g * where(less(abs(x), 0.005), x * (square(x) * (pi * pi * pi * pi / 30) - pi * pi / 3), divide_no_nan(cos(pi * x) - y, x)), where(less(abs(x), 0.005), 1.0 - square(x) * (pi * pi / 6 - square(x) * (pi * pi * pi * pi / 120)), divide_no_nan(sin(pi * x), pi * x)))
 TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * inv_sqrtpi * g * exp(-square(x)))
 // clang-format on
 
