@@ -13,6 +13,6 @@ extern const Op &broadcast_like, &broadcast_to, &expand_dims, &reshape, &sum_lik
 TAPESTRY_API extern const Op &fill, &identity, &matmul, &ones_like, &zeros_like;
 extern const Op &equal, &shape, &where;
 extern const Op &gather, &unsorted_segment_sum;
-extern const Op& custom_gradient;
+extern const Op &custom_gradient, &linear_recurrence;
 
 }  // namespace tapestry::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -29,24 +30,6 @@ Tensor along(const Tensor& x, std::int64_t axis, F f) {
   Ints swapped;
   for (int i = 0; i < rank; ++i) swapped.push_back(i == place ? rank - 1 : i == rank - 1 ? place : i);
   return transpose(f(transpose(x, swapped)), swapped);
-}
-
-/// A running combination along an axis: each element is combined with the one 1, 2, 4, ... places before it.
-template <class F>
-Tensor running(std::string_view op, const In& x, std::int64_t axis, std::string_view name, F combine) {
-  return blaming(op, x.where(), [&] {
-    const auto combined = [&](Tensor y) {
-      const std::int64_t size = y.shape().sizes().back();
-      if (size < 0)
-        throw InvalidArgumentError(
-            detail::join("The size of axis ", axis, " must be known, but the shape of x is ", x->shape()));
-      for (std::int64_t step = 1; step < size; step *= 2)
-        y = concat({y(ellipsis, range(0, step)), combine(y(ellipsis, range(step, size)), y(ellipsis, range(0, -step)))},
-                   -1);
-      return y;
-    };
-    return named(along(x, axis, combined), name);
-  });
 }
 
 /// The elements of a tensor in ascending order along an axis, at a fraction q of the way. NaN, which stands last, is
@@ -83,7 +66,8 @@ Tensor counted_values(const Tensor& values, const Tensor& weights, const Shape::
 Tensor lower_mask(const Tensor& x, std::int64_t diagonal) {
   require_rank_at_least(x, 2);
   const Tensor one_each = ones_like(x).cast(int32), columns = cumsum(one_each, -1), rows = cumsum(one_each, -2);
-  return less_equal(columns - rows, diagonal);
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  return less_equal(columns - rows, std::clamp<std::int64_t>(diagonal, -most, most));
 }
 
 /// Whole numbers as float64, in which int32 and almost all of int64 keep their digits.
@@ -95,10 +79,13 @@ Tensor is_inf(In x, std::string_view name) { return equal(abs(as_floats(x)), wit
 
 Tensor logaddexp(In a, In b, std::string_view name) {
   return blaming("logaddexp", a.where(), [&] {
-    const Tensor difference = as_floats(a) - as_floats(b);
+    // The logarithm is smooth where both are equal, which the maximum and |a - b| are not: their derivatives there
+    // would be those of one side.
+    const Tensor x = as_floats(a), y = as_floats(b), first = greater_equal(x, y);
+    const Tensor high = where(first, x, y), low = where(first, y, x);
     // Equal infinities have no difference.
-    const Tensor distance = where(is_nan(difference), 0.0, abs(difference));
-    return add(maximum(as_floats(a), as_floats(b)), log1p(exp(-distance)), name);
+    const Tensor alike = equal(high, low) & is_inf(high);
+    return add(high, softplus(where(alike, 0.0, low) - where(alike, 0.0, high)), name);
   });
 }
 
@@ -127,7 +114,10 @@ Tensor nan_to_num(In x, const NanToNumOptions& options, std::string_view name) {
 }
 
 Tensor reduce_std(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
-  return blaming("reduce_std", x.where(), [&] { return sqrt(variance(x, axes, options), name); });
+  return blaming("reduce_std", x.where(), [&] {
+    const Tensor squared = variance(x, axes, options), zero = equal(squared, 0.0);
+    return where(zero, 0.0, sqrt(where(zero, 1.0, squared)), name);
+  });
 }
 
 Tensor quantile(In x, double q, std::int64_t axis, const ReduceOptions& options, std::string_view name) {
@@ -147,17 +137,6 @@ Tensor median(In x, std::int64_t axis, const ReduceOptions& options, std::string
 }
 Tensor median(In x, std::string_view name) { return quantile(x, 0.5, name); }
 
-Tensor cummax(In x, std::int64_t axis, std::string_view name) {
-  return running("cummax", x, axis, name, [](const Tensor& a, const Tensor& b) { return maximum(a, b); });
-}
-Tensor cummin(In x, std::int64_t axis, std::string_view name) {
-  return running("cummin", x, axis, name, [](const Tensor& a, const Tensor& b) { return minimum(a, b); });
-}
-Tensor cumulative_logsumexp(In x, std::int64_t axis, std::string_view name) {
-  return running("cumulative_logsumexp", In(as_floats(x), x.where()), axis, name,
-                 [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
-}
-
 namespace {
 
 Tensor differences(const Tensor& x) { return x(ellipsis, range(1, std::nullopt)) - x(ellipsis, range(0, -1)); }
@@ -169,7 +148,8 @@ Tensor diff(In x, std::int64_t n, std::int64_t axis, std::string_view name) {
   return blaming("diff", x.where(), [&] {
     if (n < 0) throw InvalidArgumentError(detail::join("n must not be negative, but is ", n));
     Tensor y = x;
-    for (std::int64_t i = 0; i < n; ++i) y = along(y, axis, differences);
+    const int place = normalize_axis(axis, rank_of(x));
+    for (std::int64_t i = 0; i < n && y.shape().sizes()[place] != 0; ++i) y = along(y, axis, differences);
     return named(y, name);
   });
 }
@@ -274,7 +254,7 @@ Tensor interp(In x, In xp, In fp, std::string_view name) {
     const Tensor width = gather(places, end) - from;
     const Tensor inside = greater(right, 0) & greater(width, 0.0);
     const Tensor share = where(inside, (at - from) / where(inside, width, 1.0), 0.0);
-    return add(low, share * (gather(values, end) - low), name);
+    return where(is_nan(at), at, low + share * (gather(values, end) - low), name);
   });
 }
 
@@ -319,7 +299,10 @@ Tensor tril(In x, std::int64_t diagonal, std::string_view name) {
   return blaming("tril", x.where(), [&] { return where(lower_mask(x, diagonal), x, zeros_like(x), name); });
 }
 Tensor triu(In x, std::int64_t diagonal, std::string_view name) {
-  return blaming("triu", x.where(), [&] { return where(lower_mask(x, diagonal - 1), zeros_like(x), x, name); });
+  return blaming("triu", x.where(), [&] {
+    return where(lower_mask(x, std::max(diagonal, -std::numeric_limits<std::int64_t>::max()) - 1), zeros_like(x), x,
+                 name);
+  });
 }
 
 Tensor kron(In a, In b, std::string_view name) {

@@ -1,6 +1,9 @@
 #include "ops/batching.hpp"
+#include "ops/handles.hpp"
+#include "ops/recurrence.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
 
@@ -41,17 +44,14 @@ Tensor sum_back(const Call& call, const Tensor& x) {
   return cumsum(x, call.attr<std::int64_t>("axis"), {exclusive, !reverse});
 }
 
-/// The derivative of a product by an element that is not 0 is the product divided by the element. By an element that is
-/// 0 it is the product of the other factors, which is 0 if another one is 0.
+/// The derivative by an element is the product of the factors before it, times the sum of what flows to the products
+/// that have it, each times the other factors behind it.
 Tensor cumprod_gradient(const Call& call, const Tensor& g) {
   const Tensor& x = call.input(0);
-  const auto axis = call.attr<std::int64_t>("axis");
-  const ScanOptions options = scan_options(call);
-  const Tensor is_zero = equal(x, 0.0);
-  const Tensor others = where(is_zero, 1.0, x);
-  const Tensor only_zero = equal(cumsum(is_zero.cast(int64), axis, options), 1);
-  return where(is_zero, sum_back(call, where(only_zero, g * cumprod(others, axis, options), 0.0)),
-               sum_back(call, g * call.output()) / others);
+  const int axis = axis_of(call);
+  const auto [exclusive, reverse] = scan_options(call);
+  const Tensor flowing = exclusive ? element_before(g, axis, !reverse) : g;
+  return cumprod(x, axis, {.exclusive = true, .reverse = reverse}) * recurrence(x, flowing, axis, !reverse, true);
 }
 
 TAPESTRY_OP(cumsum_op)
@@ -59,9 +59,29 @@ TAPESTRY_OP(cumsum_op)
     "Cumsum", [](const Call& call, const Tensor& g) -> Tensors { return {sum_back(call, g)}; }, needs_nothing));
 TAPESTRY_OP(cumprod_op)
 (scan_op<Scan::prod>(
-    "Cumprod", [](const Call& call, const Tensor& g) -> Tensors { return {cumprod_gradient(call, g)}; }, Needs{}));
+    "Cumprod", [](const Call& call, const Tensor& g) -> Tensors { return {cumprod_gradient(call, g)}; }, needs_inputs));
 
 }  // namespace
+
+Tensor places_along(const Tensor& x, int axis) {
+  return cumsum(ones({x.shape()[axis]}, {.dtype = int32, .device = x.device()})) - 1;
+}
+
+Tensor beside_axis(const Tensor& vector, const Tensor& x, int axis) {
+  Shape shape{x.shape()[axis]};
+  for (int i = axis + 1; i < rank_of(x); ++i) shape.push_back(1);
+  return reshape(vector, shape);
+}
+
+Tensor element_before(const Tensor& x, int axis, bool reverse) {
+  const Tensor places = places_along(x, axis);
+  const Tensor is_first = beside_axis(equal(places, reverse ? size(x, axis) - 1 : tensor(0)), x, axis);
+  return where(is_first, 0, roll(x, reverse ? -1 : 1, axis));
+}
+
+Tensor recurrence(const Tensor& a, const Tensor& b, int axis, bool reverse, bool late) {
+  return apply(ops::linear_recurrence, {a, b}, {{"axis", std::int64_t{axis}}, {"reverse", reverse}, {"late", late}});
+}
 
 Tensor cumsum(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
   if (is_mask(x)) return cumsum(In(x.as(int64), x.where()), axis, options, name);

@@ -6,6 +6,7 @@
 #include "core/make_tensor.hpp"
 #include "ops/batching.hpp"
 #include "ops/handles.hpp"
+#include "ops/recurrence.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -86,28 +87,34 @@ Tensor picked(const Call& call, const Tensor& of_segments) {
 Tensor added(const Call& call, const Tensor& updates) {
   return apply(ops::unsorted_segment_sum, {call.input(0), updates, call.output()}, call.attrs());
 }
-template <Combine f>
-Tensor combined_like(const Call& call, const Tensor& updates) {
-  return apply(call.op(), {call.input(0), updates, call.output()}, call.attrs());
-}
-
 /// Equal extrema share the gradient.
 Tensors extremum_gradient(const Call& call, const Tensor& g) {
   const Tensor chosen = equal(call.input(1), picked(call, call.output())).cast(g.dtype());
   return {Tensor(), chosen * picked(call, divide_no_nan(g, added(call, chosen))), Tensor()};
 }
 
-/// The derivative by an element is the product of the others: where it is 0, the product of those that are not, which
-/// is 0 if another one is 0.
+/// The derivative by an element is the product of the others of its segment, which are those before it times those
+/// behind it when the segments are in order.
 Tensors product_gradient(const Call& call, const Tensor& g) {
-  const Tensor &x = call.input(1), is_zero = equal(x, 0.0);
-  const Tensor others = where(is_zero, 1.0, x), zeros = added(call, is_zero.cast(g.dtype()));
-  const Tensor of_one = where(greater(zeros, 1.0), 0.0, g);
-  const Tensor product = combined_like<Combine::product>(call, others);
-  return {Tensor(),
-          where(is_zero, picked(call, of_one * product),
-                where(greater(picked(call, zeros), 0.0), 0.0, picked(call, of_one * product) / others)),
-          Tensor()};
+  const Tensor& given = call.input(1);
+  const int depth = rank_of(call.input(0)), axis = normalize_axis(along(call), rank_of(call.input(2)));
+  const Shape& sizes = call.input(0).shape();
+  Shape flat;  // with one axis for those of the segments
+  for (int i = 0; i < axis; ++i) flat.push_back(given.shape()[i]);
+  flat.push_back(sizes.is_known() ? sizes.num_elements() : -1);
+  for (int i = axis + depth; i < rank_of(given); ++i) flat.push_back(given.shape()[i]);
+  const Tensor ids = depth == 1 ? call.input(0) : reshape(call.input(0), {-1});
+  const Tensor x = depth == 1 ? given : reshape(given, flat);
+  const Tensor order = argsort(ids), sorted = gather(ids, order), in_order = gather(x, order, axis);
+  const auto differs = [&](bool reverse) {  // from the neighbour on one side, as the element at the end does
+    const Tensor far = places_along(sorted, 0), neighbour = element_before(sorted, 0, reverse);
+    return beside_axis(not_equal(sorted, neighbour) | equal(far, reverse ? size(sorted, 0) - 1 : tensor(0)), x, axis);
+  };
+  const Tensor first = differs(false), last = differs(true), none = zeros_like(in_order);
+  const Tensor before = recurrence(where(last, none, in_order), where(first, 1, none), axis, false, true);
+  const Tensor behind = recurrence(where(first, none, in_order), where(last, 1, none), axis, true, true);
+  const Tensor others = gather(before * behind, argsort(order), axis);
+  return {Tensor(), picked(call, g) * (depth == 1 ? others : reshape_like(others, given)), Tensor()};
 }
 
 template <Combine f>

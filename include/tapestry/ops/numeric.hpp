@@ -49,7 +49,8 @@ TAPESTRY_API Tensor nan_to_num(In x, const NanToNumOptions& options = {}, std::s
 /// @addtogroup reduce
 /// @{
 
-/// The square root of the variance of the population, TensorFlow's `reduce_std`.
+/// The square root of the variance of the population, TensorFlow's `reduce_std`. The gradient where all elements are
+/// equal is 0, as that of `norm` at 0.
 TAPESTRY_API Tensor reduce_std(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// The elements below which a part q of all elements along an axis lies, or of all elements; between two elements on
@@ -65,8 +66,8 @@ TAPESTRY_API Tensor quantile(In x, double q, std::string_view name = {});
 TAPESTRY_API Tensor median(In x, std::int64_t axis, const ReduceOptions& options = {}, std::string_view name = {});
 TAPESTRY_API Tensor median(In x, std::string_view name = {});
 /// @}
-/// The running maximum or minimum along an axis, or log of the running sum of exp(x), without overflow. The size of the
-/// axis must be known. Of equal extrema, two that meet share the gradient.
+/// The running maximum or minimum along an axis, or log of the running sum of exp(x), without overflow. Of equal
+/// extrema, two that meet share the gradient.
 /// @{
 TAPESTRY_API Tensor cummax(In x, std::int64_t axis = 0, std::string_view name = {});
 TAPESTRY_API Tensor cummin(In x, std::int64_t axis = 0, std::string_view name = {});

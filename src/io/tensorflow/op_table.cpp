@@ -174,6 +174,7 @@ void add_functions(const AddRule& add) {
   add(expanded("LayerNorm", 3));
   add(expanded("LayerNormGrad", 5));
   add(expanded("CTCLossDense", 4));
+  add(expanded("LinearRecurrence", 2));
   add(expanded("PseudoInverse", 1));
   OpRule bias = plain("BiasAdd", 2);
   bias.fields.push_back(fixed("data_format", nhwc));
