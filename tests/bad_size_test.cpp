@@ -116,6 +116,7 @@ TEST_CASE("a tensor without elements costs nothing, however large its other size
       {"softmax", [](const Tensor& x) { return softmax(x); }},
       {"cumsum", [](const Tensor& x) { return cumsum(x, 0); }},
       {"cumprod", [](const Tensor& x) { return cumprod(x, 1); }},
+      {"cummax", [](const Tensor& x) { return cummax(x, 1); }},
       {"concat",
        [](const Tensor& x) {
          return concat({x, x}, 1);

@@ -74,6 +74,7 @@ Tensor beside_axis(const Tensor& vector, const Tensor& x, int axis) {
 }
 
 Tensor element_before(const Tensor& x, int axis, bool reverse) {
+  if (x.shape().num_elements() == 0) return x;  // the axis may be very long
   const Tensor places = places_along(x, axis);
   const Tensor is_first = beside_axis(equal(places, reverse ? size(x, axis) - 1 : tensor(0)), x, axis);
   return where(is_first, 0, roll(x, reverse ? -1 : 1, axis));

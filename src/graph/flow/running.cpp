@@ -21,6 +21,7 @@ using List = std::vector<Tensor>;
 /// Each element of tensors of one shape is combined with the one 1, 2, 4, ... places before it.
 template <class F>
 List running(const List& values, int axis, F combine) {
+  if (values[0].shape().num_elements() == 0) return values;  // the axis may be very long
   const Dimension size = values[0].shape()[axis];
   const Tensor places = places_along(values[0], axis);
   const auto combined = [&](const Tensor& step, const List& now) {
@@ -82,6 +83,7 @@ using Computed = std::conditional_t<std::is_same_v<T, float16_t> || std::is_same
 template <class T>
 void recur(const Call& call) {
   const Tensor& y = call.output();
+  if (y.size() == 0) return;  // the other axes may be very long
   const bool reverse = call.attr<bool>("reverse"), late = call.attr<bool>("late");
   const int axis = normalize_axis(call.attr<std::int64_t>("axis"), y.rank());
   const std::int64_t outer = size_between(y.shape(), 0, axis), size = y.shape().sizes()[axis],
