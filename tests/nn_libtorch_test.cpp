@@ -222,6 +222,40 @@ TEST_CASE("layers of sequences, upsampling, two inputs, cells") {
       });
 }
 
+TEST_CASE("volumes, and parts of images and sequences") {
+  const auto compare_volumes = [](const auto& ours, auto theirs, const tp::Tensor& volume) {
+    compare(
+        ours, theirs, {volume}, [](const auto& module, const auto& xs) { return tp::Tensor(module(xs[0])); },
+        [](auto& module, const auto& xs) {
+          return module->forward(xs[0].permute({0, 4, 1, 2, 3})).permute({0, 2, 3, 4, 1});
+        });
+  };
+  const tp::Tensor volume = normal({2, 5, 6, 4, 4});
+  compare_volumes(tp::nn::Conv3D(4, 3, 2), torch::nn::Conv3d(torch::nn::Conv3dOptions(4, 3, 2)), volume);
+  compare_volumes(
+      tp::nn::Conv3D(4, 6, {3, 2, 2},
+                     {.stride = {2, 1, 2}, .padding = {1, 2, 1}, .dilation = {1, 2, 1}, .groups = 2, .bias = false}),
+      torch::nn::Conv3d(torch::nn::Conv3dOptions(4, 6, {3, 2, 2})
+                            .stride({2, 1, 2})
+                            .padding({1, 2, 1})
+                            .dilation({1, 2, 1})
+                            .groups(2)
+                            .bias(false)),
+      volume);
+  compare_volumes(tp::nn::MaxPool3D({3, 2, 2}, {.stride = {2, 1, 2}, .padding = {1, 1, 0}}),
+                  torch::nn::MaxPool3d(torch::nn::MaxPool3dOptions({3, 2, 2}).stride({2, 1, 2}).padding({1, 1, 0})),
+                  volume);
+  compare_volumes(tp::nn::AvgPool3D(2, {.padding = 1}),
+                  torch::nn::AvgPool3d(torch::nn::AvgPool3dOptions(2).padding(1).count_include_pad(false)), volume);
+  const tp::Tensor image = normal({2, 7, 5, 3}), sequence = normal({2, 7, 3});
+  compare_images(tp::nn::AdaptiveAvgPool2D({3, 2}), torch::nn::AdaptiveAvgPool2d(std::vector<std::int64_t>{3, 2}),
+                 image);
+  compare_images(tp::nn::AdaptiveMaxPool2D({3, 9}), torch::nn::AdaptiveMaxPool2d(std::vector<std::int64_t>{3, 9}),
+                 image);
+  compare_sequences(tp::nn::AdaptiveAvgPool1D(3), torch::nn::AdaptiveAvgPool1d(3), sequence);
+  compare_sequences(tp::nn::AdaptiveMaxPool1D(5), torch::nn::AdaptiveMaxPool1d(5), sequence);
+}
+
 TEST_CASE("convolutions and pools") {
   using Options = torch::nn::Conv2dOptions;
   compare_images(tp::nn::Conv2D(3, 4, 3), torch::nn::Conv2d(Options(3, 4, 3)), normal({2, 6, 7, 3}));
