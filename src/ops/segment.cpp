@@ -97,7 +97,8 @@ Tensors extremum_gradient(const Call& call, const Tensor& g) {
 /// behind it when the segments are in order.
 Tensors product_gradient(const Call& call, const Tensor& g) {
   const Tensor& given = call.input(1);
-  const int depth = rank_of(call.input(0)), axis = normalize_axis(along(call), rank_of(call.input(2)));
+  const int depth = rank_of(call.input(0)),
+            axis = normalize_axis(call.attr<std::int64_t>("axis"), rank_of(call.input(2)));
   const Shape& sizes = call.input(0).shape();
   Shape flat;  // with one axis for those of the segments
   for (int i = 0; i < axis; ++i) flat.push_back(given.shape()[i]);
