@@ -40,6 +40,13 @@ class FileNodes {
     bool is_loop = false;
   };
   virtual std::vector<Alias> aliases() = 0;
+  /// A constant of the file that the graph lacks, because its value is an attribute of other nodes.
+  struct Constant {
+    std::string name;
+    Tensor value;
+    std::string device;
+  };
+  virtual std::vector<Constant> constants_left_out() = 0;
 
   /// The name of a tensor or of a node in the file. Throws InvalidArgumentError for one that was added to the graph
   /// after it was read.

@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/left_out.hpp"
 #include "io/tensorflow/op_reader.hpp"
 
 namespace tapestry::io {
@@ -124,14 +125,16 @@ void FileGraph::sort() {
 /// Marks the nodes that our graph needs: the ends, and what marked nodes require.
 /// Whether the reader has made a node to give something a name, such as the output of a TensorFlow 1 loop or what is
 /// left of a list: it matters only where another node uses it.
-static bool only_names(const NodeDef& def) {
-  return def.name.find("/_/") != std::string::npos && (def.op == "Identity" || def.op.starts_with("TensorList"));
+static bool only_names(const GraphDef& graph, const NodeDef& def) {
+  return is_named_by_reader(graph, def.name) && (def.op == "Identity" || def.op.starts_with("TensorList"));
 }
 
 void FileGraph::mark(const std::vector<std::string>* ends) {
   std::vector<char> used(entries_.size());
   for (const Entry& each : entries_) for_all_needed(each, [&](const Entry& needed) { used[needed.position] = 1; });
-  for (Entry& each : entries_) each.needed = !ends && used[each.position] == 0 && !only_names(*each.def);
+  for (Entry& each : entries_)
+    each.needed =
+        !ends && used[each.position] == 0 && !only_names(file_, *each.def) && !each.def->attrs.contains(hint_left_out);
   for (std::size_t i = 0; ends && i < ends->size(); ++i)
     if (Entry* end = find((*ends)[i])) end->needed = true;
   for (auto each = order_.rbegin(); each != order_.rend(); ++each) {

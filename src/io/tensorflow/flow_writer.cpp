@@ -57,7 +57,8 @@ class FunctionBuilder {
   const detail::GraphFunction& function_;
   FunctionDef def_;
   std::vector<NodeDef> nodes_;
-  std::unordered_set<std::string> names_, own_;         ///< taken; those kept for arguments
+  FileNames names_;
+  std::unordered_set<std::string> own_;                 ///< names that are kept for arguments
   std::unordered_map<std::string, std::string> given_;  ///< by the name of a tensor of the graph: what stands for it
 
  public:
@@ -139,7 +140,7 @@ class FunctionBuilder {
 
 class FlowWriter {
  public:
-  FlowWriter(NodeWriter& writer, GraphDef& file, std::unordered_set<std::string>& names, const FlowContext& context)
+  FlowWriter(NodeWriter& writer, GraphDef& file, FileNames& names, const FlowContext& context)
       : writer_(writer),
         node_(writer.node()),
         context_(context),
@@ -536,8 +537,7 @@ std::vector<std::string> LibraryWriter::add(std::vector<FunctionDef> functions) 
   return names;
 }
 
-void write_flow(NodeWriter& writer, GraphDef& file, std::unordered_set<std::string>& names,
-                const FlowContext& context) {
+void write_flow(NodeWriter& writer, GraphDef& file, FileNames& names, const FlowContext& context) {
   FlowWriter(writer, file, names, context).write();
 }
 

@@ -43,6 +43,6 @@ struct FlowContext {
 
 /// Writes a node that runs functions. Throws UnimplementedError for functions that read or change Variables themselves
 /// in a style of Variables that cannot express it.
-void write_flow(NodeWriter& writer, GraphDef& file, std::unordered_set<std::string>& names, const FlowContext& context);
+void write_flow(NodeWriter& writer, GraphDef& file, FileNames& names, const FlowContext& context);
 
 }  // namespace tapestry::io

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -81,8 +82,15 @@ struct GraphDef {
   std::vector<NodeDef> nodes{};
   std::string library{};      ///< the bytes of its FunctionDefLibrary: the functions that its nodes call
   std::int32_t producer = 0;  ///< the version of TensorFlow's formats that the file is written in; 0 if it tells none
+  /// The names of the file's nodes that are like those which the reader gives, with "/_/" in them; nullptr for none.
+  std::shared_ptr<const std::unordered_set<std::string>> like_reader{};
   std::shared_ptr<const MovedNodes> moved{};  ///< nodes of the file that this graph has no longer
 };
+
+/// Whether the reader has given a node of the graph its name.
+inline bool is_named_by_reader(const GraphDef& graph, const std::string& name) {
+  return name.find("/_/") != std::string::npos && !(graph.like_reader && graph.like_reader->contains(name));
+}
 
 /// The number of a node's inputs before its control inputs.
 TAPESTRY_API std::size_t data_inputs(const NodeDef& node);

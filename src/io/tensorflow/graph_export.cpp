@@ -20,6 +20,7 @@
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
+#include "io/tensorflow/left_out.hpp"
 #include "io/tensorflow/list_writer.hpp"
 #include "io/tensorflow/lookups.hpp"
 #include "io/tensorflow/node_writer.hpp"
@@ -80,6 +81,9 @@ class Exporter {
     for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
     if (graph_.file && !library_) aliases_ = graph_.file->aliases();
     for (const detail::FileNodes::Alias& each : aliases_) names_.insert(each.name);
+    std::vector<detail::FileNodes::Constant> left_out;
+    if (graph_.file && !library_) left_out = graph_.file->constants_left_out();
+    for (const detail::FileNodes::Constant& each : left_out) names_.keep(each.name, each.value);
     kept_ = std::move(wanted);
     if (style_ == VariableStyle::frozen && !library_)
       drop_changes();  // no function of a frozen graph changes Variables
@@ -99,6 +103,11 @@ class Exporter {
     if (!added_initializers_.empty() && !is_served_) write_init();
     if (library_) return std::move(file_);
     write_aliases();
+    for (const auto& [name, value, device] : left_out)
+      if (names_.keeps(name)) {
+        file_.nodes.push_back(constant_def(name, value, device));
+        file_.nodes.back().attrs.emplace(hint_left_out, true);
+      }
     file_.library = library().bytes();
     return std::move(file_);
   }
@@ -373,7 +382,7 @@ class Exporter {
     const Composing inside(writer.node());
     const ComposedGraph composed = compose(writer.node());
     GraphDef file = std::exchange(file_, {});
-    std::unordered_set<std::string> names = std::exchange(names_, {});
+    FileNames names = std::exchange(names_, {});
     for (std::size_t i = 0; i < composed.graph->size(); ++i) names_.insert(composed.graph->node(i).name());
     for (std::size_t i = composed.inputs.size(); i < composed.graph->size(); ++i) write(composed.graph->node(i));
     file.nodes.swap(file_.nodes);
@@ -519,7 +528,7 @@ class Exporter {
   const SaveOptions& options_;
   VariableStyle style_;
   GraphDef file_;
-  std::unordered_set<std::string> names_;
+  FileNames names_;
   std::vector<detail::FileNodes::Alias> aliases_;
   std::vector<char> kept_;
   UpdateWriter updates_;

@@ -1,11 +1,13 @@
 // Nodes and tensors by the names that they have in the file.
 
+#include <unordered_set>
 #include <utility>
 
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/importer.hpp"
+#include "io/tensorflow/left_out.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {
@@ -39,10 +41,29 @@ std::vector<detail::FileNodes::Alias> Importer::aliases() {
   std::vector<Alias> found;
   for (const Entry* each : file_.in_order()) {
     const NodeDef& def = *each->def;
-    const bool is_made_by_us = def.name.find("/_/") != std::string::npos || (def.flow && def.flow->is_raised) ||
+    const bool is_made_by_us = is_named_by_reader(file_.file(), def.name) || (def.flow && def.flow->is_raised) ||
                                (def.attrs.contains(hint_loop) && !def.op.starts_with("Identity"));
     if (each->is_read && !is_made_by_us && !each->outputs.empty() && !state().find(def.name))
       found.push_back({def.name, each->outputs, def.flow && def.flow->is_loop});
+  }
+  return found;
+}
+
+std::vector<detail::FileNodes::Constant> Importer::constants_left_out() {
+  // Those inside the expansion of an op of ours are made anew with it.
+  std::unordered_set<const NodeDef*> used;
+  for (const Entry* each : file_.in_order())
+    if (each->is_read && !each->def->attrs.contains(hint_op) && !each->def->attrs.contains(hint_loop))
+      for (const Source& input : each->inputs) used.insert(input.node);
+  std::vector<Constant> found;
+  for (const Entry* each : file_.in_order()) {
+    const NodeDef& def = *each->def;
+    if (each->is_read || def.op != "Const" || is_named_by_reader(file_.file(), def.name) ||
+        !(used.contains(&def) || def.attrs.contains(hint_left_out)))
+      continue;
+    const auto value = def.attrs.find("value");
+    const auto* tensor = value == def.attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
+    if (tensor && bool(tensor->value)) found.push_back({def.name, tensor->value, def.device});
   }
   return found;
 }

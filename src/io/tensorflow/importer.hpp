@@ -61,6 +61,7 @@ class Importer final : public detail::FileNodes {
   const Tensors* outputs(std::string_view name, std::size_t wanted) override;
   Node* find(std::string_view name) override;
   std::vector<Alias> aliases() override;
+  std::vector<Constant> constants_left_out() override;
   Name name_of(const Tensor& tensor) override;
   std::string name_of(const Node& node) override;
   bool only_names(const Node& node) const override { return for_names_.contains(&node); }

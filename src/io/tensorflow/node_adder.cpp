@@ -1,15 +1,43 @@
 #include "io/tensorflow/node_adder.hpp"
 
+#include <algorithm>
+
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "io/arrays/elements.hpp"
 
 namespace tapestry::io {
+namespace {
 
-std::string NodeAdder::unique(const std::string& label) {
-  std::string name = prefix_ + label;
-  for (int number = 1; !names_.insert(name).second; ++number) name = detail::join(prefix_, label, "_", number);
-  return name;
+bool has_bits_of(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.is_contiguous() && b.is_contiguous() &&
+         std::ranges::equal(bytes_of(a), bytes_of(b));
 }
+
+}  // namespace
+
+std::string FileNames::unique_constant(const std::string& name, const Tensor& value) {
+  std::string free = name;
+  for (int number = 1; !taken_.insert(free).second; ++number) {
+    const auto found = kept_.find(free);
+    if (found != kept_.end() && has_bits_of(found->second, value)) {
+      kept_.erase(found);
+      break;
+    }
+    free = detail::join(name, "_", number);
+  }
+  return free;
+}
+
+NodeDef constant_def(std::string name, const Tensor& value, std::string device) {
+  const TypeCode type = code_of(value.dtype());
+  return {.name = std::move(name),
+          .op = "Const",
+          .device = std::move(device),
+          .attrs = {{"dtype", type}, {"value", TensorDef{type, value}}}};
+}
+
+std::string NodeAdder::unique(const std::string& label) { return names_.unique(prefix_ + label); }
 
 std::string NodeAdder::op(std::string_view op, const std::vector<std::string>& inputs, AttrDefs attrs,
                           std::string_view label) {
@@ -21,8 +49,8 @@ std::string NodeAdder::op(std::string_view op, const std::vector<std::string>& i
 }
 
 std::string NodeAdder::constant(std::string_view label, const Tensor& value) {
-  return op("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}},
-            label);
+  nodes_.push_back(constant_def(names_.unique_constant(prefix_ + std::string(label), value), value, device_));
+  return nodes_.back().name;
 }
 
 std::string NodeAdder::number(std::string_view label, std::int64_t value) {

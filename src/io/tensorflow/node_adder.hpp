@@ -2,18 +2,20 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
+#include "io/tensorflow/file_names.hpp"
 #include "io/tensorflow/function_def.hpp"
 
 namespace tapestry::io {
+
+NodeDef constant_def(std::string name, const Tensor& value, std::string device);
 
 /// Adds nodes of TensorFlow's, which the graph does not have, to a file or to a function.
 class TAPESTRY_API NodeAdder {
  public:
   /// The names of the nodes begin with `prefix`.
-  NodeAdder(std::vector<NodeDef>& nodes, std::unordered_set<std::string>& names, std::string prefix, std::string device)
+  NodeAdder(std::vector<NodeDef>& nodes, FileNames& names, std::string prefix, std::string device)
       : nodes_(nodes), names_(names), prefix_(std::move(prefix)), device_(std::move(device)) {}
 
   /// A name that no node has; from now on it is taken.
@@ -33,7 +35,7 @@ class TAPESTRY_API NodeAdder {
 
  private:
   std::vector<NodeDef>& nodes_;
-  std::unordered_set<std::string>& names_;
+  FileNames& names_;
   std::string prefix_, device_;
 };
 

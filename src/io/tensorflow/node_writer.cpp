@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/make_tensor.hpp"
+#include "io/tensorflow/node_adder.hpp"
 #include "tapestry/ops/array.hpp"
 
 namespace tapestry::io {
@@ -67,11 +68,10 @@ void NodeWriter::add_controls(std::vector<std::string>& inputs) const {
   add_control_inputs(awaited_, inputs);
 }
 
-std::string NodeWriter::unique(std::string_view label) {
-  const std::string name = detail::join(node_.name(), "/", label);
-  std::string taken = name;
-  for (int number = 1; !names_.insert(taken).second; ++number) taken = detail::join(name, "_", number);
-  return taken;
+std::string NodeWriter::unique(std::string_view label) { return names_.unique(detail::join(node_.name(), "/", label)); }
+
+std::string NodeWriter::unique_constant(std::string_view label, const Tensor& value) {
+  return names_.unique_constant(detail::join(node_.name(), "/", label), value);
 }
 
 NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
@@ -88,7 +88,9 @@ void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, co
     return name.substr(0, begin) + names.at(name.substr(begin, end - begin)) + name.substr(end);
   };
   for (NodeDef& each : nodes) {
-    std::string name = unique(each.name);
+    std::string name = each.op == "Const"
+                           ? unique_constant(each.name, std::get<TensorDef>(each.attrs.at("value")).value)
+                           : unique(each.name);
     names.emplace(std::exchange(each.name, name), name);
     each.device = node_.device;
     for (std::string& input : each.inputs) input = renamed(input);
@@ -121,9 +123,8 @@ Value NodeWriter::stateful_op(std::string_view type, const std::vector<Value>& i
 }
 
 Value NodeWriter::constant(std::string_view label, const Tensor& value) {
-  NodeDef& def = add("Const", label);
-  def.attrs = {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}};
-  return {def.name, value.dtype()};
+  file_.nodes.push_back(constant_def(unique_constant(label, value), value, node_.device));
+  return {file_.nodes.back().name, value.dtype()};
 }
 
 Value NodeWriter::number(double value, DType dtype) { return constant("Const", detail::make_scalar(value, dtype)); }

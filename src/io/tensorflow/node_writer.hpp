@@ -2,8 +2,8 @@
 
 #include <initializer_list>
 #include <string>
-#include <unordered_set>
 
+#include "io/tensorflow/file_names.hpp"
 #include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io {
@@ -22,8 +22,7 @@ using FieldList = std::map<std::string, AttrDef, std::less<>>;
 /// Writes one node of a graph as one or more nodes of the file. All but the last have names in the node's scope.
 class NodeWriter {
  public:
-  NodeWriter(const detail::Node& node, GraphDef& file, std::unordered_set<std::string>& names)
-      : node_(node), file_(file), names_(names) {}
+  NodeWriter(const detail::Node& node, GraphDef& file, FileNames& names) : node_(node), file_(file), names_(names) {}
 
   const detail::Node& node() const { return node_; }
   /// The node's inputs, and their shapes.
@@ -81,12 +80,13 @@ class NodeWriter {
 
  private:
   std::string unique(std::string_view label);
+  std::string unique_constant(std::string_view label, const Tensor& value);
   NodeDef& add(std::string_view type, std::string_view label);
   void add_controls(std::vector<std::string>& inputs) const;
 
   const detail::Node& node_;
   GraphDef& file_;
-  std::unordered_set<std::string>& names_;
+  FileNames& names_;
   std::vector<std::string> awaited_;
 };
 

@@ -83,7 +83,7 @@ void replace(NodeDef& node, const NumberTable& table, NodeAdder add) {
 void search_number_tables(GraphDef& graph) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_search)) return;
   std::vector<NodeDef> added;
-  std::unordered_set<std::string> names;
+  FileNames names;
   std::unordered_map<std::string, const NodeDef*> fillings;  // by table; nullptr where there are several
   {
     const Nodes nodes(graph);

@@ -87,7 +87,12 @@ void drop_unknown_hints(GraphDef& file) {
 
 GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists& uneven,
                      const FileGradients& gradients) {
+  std::unordered_set<std::string> like_reader;
+  for (const NodeDef& each : file.nodes)
+    if (each.name.find("/_/") != std::string::npos) like_reader.insert(each.name);
   file = inline_functions(std::move(file), limits, gradients);
+  if (!like_reader.empty())
+    file.like_reader = std::make_shared<const std::unordered_set<std::string>>(std::move(like_reader));
   require_printable(file);
   drop_unknown_hints(file);
   join_list_ops(file);

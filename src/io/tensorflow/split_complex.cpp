@@ -457,7 +457,8 @@ class Splitter {
 
   static constexpr std::int64_t most_outputs = 1 << 12;
   GraphDef& graph_;
-  std::unordered_set<std::string> names_, kept_;
+  FileNames names_;
+  std::unordered_set<std::string> kept_;
   std::unordered_map<std::string, Parts> parts_;
   std::vector<NodeDef> added_;
 };

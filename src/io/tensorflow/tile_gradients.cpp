@@ -98,7 +98,7 @@ class TileGradientSplitter {
   static std::string first(NodeAdder& add, int number) { return add.shape("numbers", Shape{number}); }
 
   GraphDef& graph_;
-  std::unordered_set<std::string> names_;
+  FileNames names_;
 };
 
 }  // namespace
