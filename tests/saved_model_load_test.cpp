@@ -141,6 +141,21 @@ TEST_CASE("A model becomes part of a traced function") {
   check_values<float>(twice(tensor<float>({{1, 1}})), {9, 11});
 }
 
+TEST_CASE("A SavedModel may be a text") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
+  const auto scale = [w = Variable({2.0, 3.0}, {.name = "w"})](Tensor x) { return x * w; };
+  const auto traced = trace(scale, {spec(float32, {-1, 2}, "x")});
+  saved_model::save(path, Signature{.inputs = {{"x", traced.input(0)}}, .outputs = {{"y", traced.outputs()[0]}}});
+  const std::string text = io::to_text(read_text(path + "/saved_model.pb"), io::TextMessage::saved_model);
+  CHECK(text.find("signature_def {") != std::string::npos);
+  fs::remove(path + "/saved_model.pb");
+  write_bytes(path + "/saved_model.pbtxt", text);
+  check_values<float>(saved_model::load(path)({{"x", tensor<float>({{1, 10}})}})[0], {2, 30});
+  write_bytes(path + "/saved_model.pbtxt", text.substr(0, text.size() / 2));
+  CHECK_THROWS_AS(saved_model::load(path), Error);
+}
+
 TEST_CASE("A model is written with its Variables, and read again") {
   const TemporaryFolder folder;
   const std::string path = (folder / "model").string();

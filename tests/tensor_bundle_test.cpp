@@ -299,6 +299,36 @@ TEST_CASE("checkpoints V1 that lie") {
             .find("DT_STRING") != std::string::npos);
 }
 
+TEST_CASE("a checkpoint V1 in several files") {
+  const std::string extent_0 = field(1, field(2, 1)), extent_1 = field(1, field(1, 1) + field(2, 1));
+  const auto list = [](const std::string& name, std::int64_t size) {
+    return field(1, field(1, name) + field(2, field(2, field(1, size))) + field(3, 1));
+  };
+  const auto slice = [](const std::string& name, const std::string& extents, const std::string& data) {
+    return field(2, field(1, name) + field(2, extents) + field(3, field(5, data)));
+  };
+  const std::string one("\0\0\x80\x3F", 4), two("\0\0\0\x40", 4);
+  const std::string last = "parts-00001-of-00002";
+  const auto write = [&](const std::string& name, const std::map<std::string, std::string>& entries) {
+    return folder().write(name, bytes_of(old_file(entries)));
+  };
+  write("parts-00000-of-00002", {{"", field(1, list("w", 2))}, {"a", slice("w", extent_0, one)}});
+  const std::string path = write(last, {{"", field(1, list("v", 1) + list("w", 2))},
+                                        {"a", slice("w", extent_1, two)},
+                                        {"b", slice("v", field(1, std::string()), two)}});
+  const std::string prefix = path.substr(0, path.size() - std::string("-00001-of-00002").size());
+  const StateDict expected{{"v", tensor<float>({2})}, {"w", tensor<float>({1, 2})}};
+  CHECK(same_bits(tensor_bundle::load(prefix), expected));
+  CHECK(same_bits(load_weights(prefix), expected));
+  CHECK(same_bits(load_weights(prefix + "-" + std::string(5, '?') + "-of-00002"), expected));
+  CHECK(caught<DataLossError>([&] { load_weights(path); }).message().find("lacks elements") != std::string::npos);
+  write(last, {{"", field(1, list("w", 3))}});
+  CHECK(caught<DataLossError>([&] { load_weights(prefix); }).message().find("another type or shape") !=
+        std::string::npos);
+  std::filesystem::remove(path);
+  CHECK(caught<NotFoundError>([&] { load_weights(prefix); }).message().find(last) != std::string::npos);
+}
+
 TEST_CASE("tensor_bundle: entries that lie") {
   CHECK(same_bits(read_entries({{"a", pair()}}), {{"a", tensor<float>({1, 2})}}));
   const auto refused_entry = [](const char* problem, auto change, Where where = Where::here()) {

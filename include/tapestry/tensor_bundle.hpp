@@ -14,7 +14,8 @@ namespace tapestry::tensor_bundle {
 /// Reads all tensors of a checkpoint of TensorFlow's (V2), which `tf.train.Saver`, `tf.train.Checkpoint` and
 /// SavedModels ("variables/variables") write. `prefix` is the common beginning of the names of its files: "ckpt/model"
 /// for "ckpt/model.index" and "ckpt/model.data-00000-of-00001". There may be several of the latter, and a Variable that
-/// was saved in slices is joined. A checkpoint V1, which TensorFlow wrote until 2016, is one file of this name.
+/// was saved in slices is joined. A checkpoint V1, which TensorFlow wrote until 2016, is one file of this name, or
+/// several, "ckpt/model-00000-of-00002".
 ///
 ///     tp::StateDict weights = tp::tensor_bundle::load("ckpt/model");
 ///     tp::Tensor kernel = weights.at("dense/kernel/.ATTRIBUTES/VARIABLE_VALUE");

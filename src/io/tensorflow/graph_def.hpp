@@ -125,7 +125,7 @@ TAPESTRY_API TensorDef decode_tensor(std::string_view bytes);
 TAPESTRY_API std::pair<TensorDef, TensorDef> decode_parts(const RawAttr& value);
 
 /// The messages that have a text form.
-enum class TextMessage { graph, checkpoint_state };
+enum class TextMessage { graph, checkpoint_state, saved_model };
 /// The bytes of a .pb file as the text of a .pbtxt file, and back. `from_text` throws DataLossError, with the line, for
 /// text that is no such message; it skips unknown fields.
 std::string to_text(std::string_view bytes, TextMessage message = TextMessage::graph);

@@ -163,8 +163,75 @@ constexpr Field checkpoint_fields[] = {{"model_checkpoint_path", 1, Kind::text},
                                        {"last_preserved_timestamp", 4, Kind::real64}};
 constexpr Message checkpoint_message{checkpoint_fields, "CheckpointState"};
 
+// Of a SavedModel, what the reader asks for. TensorFlow 2, which has objects in it, writes none as text.
+
+constexpr Field text_list_fields[] = {{"value", 1, Kind::bytes}};
+constexpr Message text_list_message{text_list_fields};
+constexpr Field number_list_fields[] = {{"value", 1, Kind::whole}};
+constexpr Message number_list_message{number_list_fields};
+constexpr Field real_list_fields[] = {{"value", 1, Kind::real32}};
+constexpr Message real_list_message{real_list_fields};
+constexpr Field any_fields[] = {{"type_url", 1, Kind::text}, {"value", 2, Kind::bytes}};
+constexpr Message any_message{any_fields};
+constexpr Field any_list_fields[] = {{"value", 1, Kind::message, &any_message}};
+constexpr Message any_list_message{any_list_fields};
+constexpr Field collection_fields[] = {{"node_list", 1, Kind::message, &text_list_message},
+                                       {"bytes_list", 2, Kind::message, &text_list_message},
+                                       {"int64_list", 3, Kind::message, &number_list_message},
+                                       {"float_list", 4, Kind::message, &real_list_message},
+                                       {"any_list", 5, Kind::message, &any_list_message}};
+constexpr Message collection_message{collection_fields};
+constexpr Field named_collection_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::message, &collection_message}};
+constexpr Message named_collection_message{named_collection_fields};
+
+constexpr Field sparse_info_fields[] = {{"values_tensor_name", 1, Kind::text},
+                                        {"indices_tensor_name", 2, Kind::text},
+                                        {"dense_shape_tensor_name", 3, Kind::text}};
+constexpr Message sparse_info_message{sparse_info_fields};
+constexpr Field tensor_info_fields[] = {{"name", 1, Kind::text},
+                                        {"dtype", 2, Kind::type},
+                                        {"tensor_shape", 3, Kind::message, &shape_message},
+                                        {"coo_sparse", 4, Kind::message, &sparse_info_message}};
+constexpr Message tensor_info_message{tensor_info_fields};
+constexpr Field named_info_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::message, &tensor_info_message}};
+constexpr Message named_info_message{named_info_fields};
+constexpr Field call_fields[] = {{"inputs", 1, Kind::message, &named_info_message},
+                                 {"outputs", 2, Kind::message, &named_info_message},
+                                 {"method_name", 3, Kind::text}};
+constexpr Message call_message{call_fields};
+constexpr Field named_call_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::message, &call_message}};
+constexpr Message named_call_message{named_call_fields};
+
+constexpr Field saver_fields[] = {{"filename_tensor_name", 1, Kind::text},
+                                  {"save_tensor_name", 2, Kind::text},
+                                  {"restore_op_name", 3, Kind::text},
+                                  {"max_to_keep", 4, Kind::whole},
+                                  {"sharded", 5, Kind::truth},
+                                  {"keep_checkpoint_every_n_hours", 6, Kind::real32}};
+constexpr Message saver_message{saver_fields};
+constexpr Field asset_fields[] = {{"tensor_info", 1, Kind::message, &tensor_info_message}, {"filename", 2, Kind::text}};
+constexpr Message asset_message{asset_fields};
+constexpr Field meta_info_fields[] = {{"meta_graph_version", 1, Kind::text},
+                                      {"tags", 4, Kind::text},
+                                      {"tensorflow_version", 5, Kind::text},
+                                      {"tensorflow_git_version", 6, Kind::text},
+                                      {"stripped_default_attrs", 7, Kind::truth}};
+constexpr Message meta_info_message{meta_info_fields};
+constexpr Field meta_graph_fields[] = {{"meta_info_def", 1, Kind::message, &meta_info_message},
+                                       {"graph_def", 2, Kind::message, &graph_message},
+                                       {"saver_def", 3, Kind::message, &saver_message},
+                                       {"collection_def", 4, Kind::message, &named_collection_message},
+                                       {"signature_def", 5, Kind::message, &named_call_message},
+                                       {"asset_file_def", 6, Kind::message, &asset_message}};
+constexpr Message meta_graph_message{meta_graph_fields};
+constexpr Field saved_model_fields[] = {{"saved_model_schema_version", 1, Kind::whole},
+                                        {"meta_graphs", 2, Kind::message, &meta_graph_message}};
+constexpr Message saved_model_message{saved_model_fields, "SavedModel"};
+
 const Message& message_of(TextMessage message) {
-  return message == TextMessage::graph ? graph_message : checkpoint_message;
+  return message == TextMessage::graph         ? graph_message
+         : message == TextMessage::saved_model ? saved_model_message
+                                               : checkpoint_message;
 }
 
 // By the numbers of the types.

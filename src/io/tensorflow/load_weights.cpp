@@ -58,7 +58,7 @@ StateDict load_weights(const std::string& path, Where where) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
     const std::string index = io::bundle_index(path).string();
-    if (fs::is_regular_file(index, error)) return tensor_bundle::load(path, where);
+    if (fs::is_regular_file(index, error) || io::is_old_checkpoint(path)) return tensor_bundle::load(path, where);
     if (fs::exists(fs::path(path) / "saved_model.pb", error))
       throw InvalidArgumentError(detail::join(path, " is the folder of a SavedModel; its weights are the checkpoint ",
                                               (fs::path(path) / "variables" / "variables").string()),

@@ -1,8 +1,11 @@
 #include "io/tensorflow/old_checkpoint.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,18 +40,25 @@ struct OldSlice {
 
 class OldCheckpoint {
  public:
-  OldCheckpoint(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
-    read_table(SourceFile(path, where), [&](std::string_view key, std::string_view value) {
-      for (WireReader reader(value.data(), value.size()); reader.next();) {
-        if (key.empty() && reader.tag() == 1) {
-          read_list(reader.get_message());
-        } else if (!key.empty() && reader.tag() == 2) {
-          add(read_slice(reader.get_message()));
-        } else {
-          reader.skip();
+  /// `path`: that of the file, or the prefix of several, for errors.
+  OldCheckpoint(const std::filesystem::path& path, const std::vector<std::filesystem::path>& files, Where where)
+      : path_(path), where_(where) {
+    for (const std::filesystem::path& file : files) {
+      path_ = file;
+      listed_.clear();
+      read_table(SourceFile(file, where), [&](std::string_view key, std::string_view value) {
+        for (WireReader reader(value.data(), value.size()); reader.next();) {
+          if (key.empty() && reader.tag() == 1) {
+            read_list(reader.get_message());
+          } else if (!key.empty() && reader.tag() == 2) {
+            add(read_slice(reader.get_message()));
+          } else {
+            reader.skip();
+          }
         }
-      }
-    });
+      });
+    }
+    path_ = path;
   }
 
   StateDict tensors() const {
@@ -101,7 +111,11 @@ class OldCheckpoint {
         }
       }
       if (claimed_bytes(tensor.sizes, 1) < 0) refuse(", tensor ", name, " has a shape that no tensor has");
-      if (!tensors_.emplace(name, std::move(tensor)).second) refuse(" has two tensors ", name);
+      if (!listed_.insert(name).second) refuse(" has two tensors ", name);
+      // Each file lists the tensors of which it has slices.
+      const auto [known, is_new] = tensors_.try_emplace(name, tensor);
+      if (!is_new && (known->second.type != tensor.type || known->second.sizes != tensor.sizes))
+        refuse(", tensor ", name, " has another type or shape than in another file of the same checkpoint");
     }
   }
 
@@ -171,18 +185,79 @@ class OldCheckpoint {
 
   std::filesystem::path path_;
   Where where_;
+  std::set<std::string> listed_;  ///< in the file that is being read
   std::map<std::string, OldTensor> tensors_;
 };
 
-}  // namespace
+// ---- Several files --------------------------------------------------------------------------------------------------
 
-bool is_old_checkpoint(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && format_of_file(path) == Format::old_checkpoint;
+/// The places of a name's numbers, which have 5 digits at least, as in "model.ckpt-00000-of-00002": of the file, and of
+/// how many there are.
+struct Part {
+  std::string stem, number;
+  std::int64_t count = 0;
+};
+std::optional<Part> part_of(std::string_view name) {
+  constexpr std::string_view between = "-of-";
+  const std::size_t of = name.rfind(between);
+  if (of == std::string_view::npos || of == 0) return {};
+  const std::size_t dash = name.rfind('-', of - 1);
+  if (dash == std::string_view::npos) return {};
+  const std::string_view digits = name.substr(of + between.size());
+  Part part{std::string(name.substr(0, dash)), std::string(name.substr(dash + 1, of - dash - 1)), 0};
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), part.count);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.size() < 5 || part.count < 1) return {};
+  return part;
 }
 
+std::filesystem::path part_path(const std::filesystem::path& prefix, std::int64_t number, std::int64_t count) {
+  const auto padded = [](std::int64_t value) {
+    const std::string digits = std::to_string(value);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  return prefix.string() + "-" + padded(number) + "-of-" + padded(count);
+}
+
+/// How many files a checkpoint has whose names begin with the prefix; 0 for one that has none. A Saver names the
+/// checkpoint "model.ckpt-?????-of-00002".
+std::pair<std::filesystem::path, std::int64_t> parts_of(const std::filesystem::path& path) {
+  const auto asked = part_of(path.filename().string());
+  if (asked && asked->number == "?????") return {path.parent_path() / asked->stem, asked->count};
+  std::int64_t count = 0;
+  std::error_code error;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  for (const auto& each : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = each.path().filename().string();
+    const auto part = part_of(name);
+    if (part && part->stem == path.filename().string() && part->number.find_first_not_of('0') == std::string::npos)
+      count = std::max(count, part->count);
+  }
+  return {path, count};
+}
+
+/// The files of a checkpoint V1; none if there is no such checkpoint.
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto is_old = [&](const std::filesystem::path& file) {
+    return std::filesystem::is_regular_file(file, error) && format_of_file(file) == Format::old_checkpoint;
+  };
+  if (is_old(path)) return {path};
+  const auto [prefix, count] = parts_of(path);
+  if (count == 0 || !is_old(part_path(prefix, 0, count))) return {};
+  std::vector<std::filesystem::path> files;
+  for (std::int64_t i = 0; i < count; ++i) {
+    files.push_back(part_path(prefix, i, count));
+    if (!std::filesystem::is_regular_file(files.back(), error)) break;  // opening it says so
+  }
+  return files;
+}
+
+}  // namespace
+
+bool is_old_checkpoint(const std::filesystem::path& path) { return !files_of(path).empty(); }
+
 StateDict read_old_checkpoint(const std::filesystem::path& path, Where where) {
-  return OldCheckpoint(path, where).tensors();
+  return OldCheckpoint(path, files_of(path), where).tensors();
 }
 
 }  // namespace tapestry::io

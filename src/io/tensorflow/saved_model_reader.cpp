@@ -32,7 +32,7 @@ std::string tag_list(std::vector<std::string> tags) {
   return "{" + text + "}";
 }
 
-/// The bytes of the folder's saved_model.pb.
+/// The bytes of the folder's saved_model.pb, or of what its saved_model.pbtxt tells.
 std::string read_model_file(const fs::path& folder, std::int64_t most_bytes, Where where) {
   std::error_code error;
   if (fs::is_regular_file(folder, error))
@@ -41,9 +41,9 @@ std::string read_model_file(const fs::path& folder, std::int64_t most_bytes, Whe
                      io::known_as(io::Format::unknown, folder)),
         where);
   const fs::path path = folder / "saved_model.pb";
-  if (!fs::exists(path, error) && fs::exists(folder / "saved_model.pbtxt", error))
-    throw UnimplementedError(
-        detail::join(folder.string(), " has a saved_model.pbtxt, which is not read: save it as saved_model.pb"), where);
+  const fs::path text = folder / "saved_model.pbtxt";
+  if (!fs::exists(path, error) && fs::exists(text, error))
+    return io::from_text(io::bytes_of_file(text, most_bytes, where), io::TextMessage::saved_model);
   std::string bytes = io::bytes_of_file(path, most_bytes, where);
   io::refuse_all_but(io::Format::saved_model, bytes, path.string(), where);
   return bytes;
