@@ -1,6 +1,7 @@
 // Changes of Variables in TensorFlow's graphs that are several of our operations: those of rows, and optimizers' own.
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -65,6 +66,52 @@ TEST_CASE("one scalar changes all rows") {
       check_same(session.run("value:0"), expected);
     }
   }
+}
+
+TEST_CASE("rows of Variables of all types change as TensorFlow's do on a CPU") {
+  // Row 1 comes twice: the last one is kept, and quotients are rounded toward 0.
+  const std::vector<std::tuple<std::string, std::string, Tensor>> changes{
+      {"DT_BOOL", "Update", tensor<bool>({true, false, true})},
+      {"DT_INT8", "Update", tensor<std::int32_t>({-7, 3, 2})},
+      {"DT_INT8", "Add", tensor<std::int32_t>({-7, 14, -7})},
+      {"DT_INT8", "Mul", tensor<std::int32_t>({-7, 54, -18})},
+      {"DT_UINT16", "Sub", tensor<std::int32_t>({65529, 4, 65525})},
+      {"DT_INT32", "Div", tensor<std::int32_t>({-7, 1, -4})},
+      {"DT_UINT8", "Div", tensor<std::uint8_t>({7, 1, 4})},
+      {"DT_INT64", "Update", tensor<std::int64_t>({-7, 3, 2})}};
+  for (const auto& change : changes)
+    for (const bool is_resource : {true, false}) {
+      const std::string &type = std::get<0>(change), &kind = std::get<1>(change);
+      const Tensor& expected = std::get<2>(change);
+      CAPTURE(type);
+      CAPTURE(kind);
+      CAPTURE(is_resource);
+      const bool is_bool = type == "DT_BOOL", is_natural = type == "DT_UINT8";
+      const std::string field = is_bool ? "bool_val: " : type == "DT_INT64" ? "int64_val: " : "int_val: ";
+      const auto values = [&](const std::vector<std::string>& numbers) {
+        std::string text;
+        for (const std::string& each : numbers) text += " " + field + each;
+        return text;
+      };
+      const std::string three = "dim { size: 3 }", t = attr("T", "type: " + type),
+                        dtype = attr("dtype", "type: " + type);
+      const std::string first = is_bool      ? values({"true", "true", "false"})
+                                : is_natural ? values({"7", "9", "9"})
+                                             : values({"-7", "9", "-9"});
+      const std::string rows = is_bool ? values({"true", "true", "false"}) : values({"2", "2", "3"});
+      const Graph graph =
+          read(variable_nodes("v", type, three, first, is_resource) + ints_node("at", {2, 1, 1}) +
+               constant_node("rows", type, "tensor_shape {" + three + "}" + rows) +
+               node("change", (is_resource ? "ResourceScatter" : "Scatter") + kind, {"v", "at", "rows"},
+                    (is_resource ? dtype : t) + attr("Tindices", "type: DT_INT32")) +
+               node("value", is_resource ? "ReadVariableOp" : "Identity", {"v"}, is_resource ? dtype : t));
+      for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+        const Session session(each);
+        session.run("v/Assign");
+        session.run("change");
+        check_same(session.run("value:0"), expected);
+      }
+    }
 }
 
 TEST_CASE("a model that changes rows of a Variable is saved with what its functions need") {
@@ -137,10 +184,10 @@ TEST_CASE("rows of one index are added up before an update") {
   check_update(
       rows + node("update", "ResourceSparseApplyKerasMomentum", {"w", "s", "rate", "g", "rows", "momentum"}, index),
       {1, 0.69, 1, 1, 0.89, 0.69}, {0.1, -0.31, 0.1, 0.1, -0.11, -0.31});
-  // Of several rows for one index TensorFlow takes any one.
+  // Of several rows for one index TensorFlow's CPU takes the last.
   check_update(
       rows + node("update", "ResourceScatterUpdate", {"w", "rows", "g"}, index + attr("dtype", "type: DT_FLOAT")),
-      {1, 2, 1, 1, 2, 4}, std::vector<double>(6, 0.1));
+      {1, 3, 1, 1, 2, 4}, std::vector<double>(6, 0.1));
 }
 
 TEST_CASE("a change that Tapestry lacks is written again as it is, and only its run is refused") {

@@ -190,13 +190,6 @@ void add_scatter_add(const UpdateCall& call) {
 void add_scatter_sub(const UpdateCall& call) {
   assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], -rows_of(call)));
 }
-/// The updates are rows, or one scalar for all. TensorFlow leaves open which of several rows of one index stays. Here
-/// it is their mean.
-void add_scatter_update(const UpdateCall& call) {
-  const Tensor& rows = call.inputs[1];
-  const bool is_scalar = rows.shape().has_rank() && rows.rank() == 0;
-  assign(call, 0, Assign::set, is_scalar ? broadcast_like(rows, call.inputs[0]) : rows);
-}
 
 /// The result, shaped like `x`, of an op of TensorFlow's that has no Variable. If sizes are not known, it is a node
 /// that is read later.
@@ -209,6 +202,13 @@ Tensor result_of(const UpdateCall& call, std::string_view op, const Tensors& inp
   const NodeReader reader(def, sources, values);
   if (!lacks_sizes(reader, inputs)) return read_op(reader, inputs, call.where)[0];
   return keep_node(call.graph, reader, inputs, {x.spec()}, call.where).output();
+}
+
+/// The last of several rows for one index is taken, as on TensorFlow's CPU.
+void add_scatter_update(const UpdateCall& call) {
+  const Tensor& x = call.inputs[0];
+  const Tensor places = expand_dims(call.inputs[1], -1);
+  assign(call, 0, Assign::set, result_of(call, "TensorScatterUpdate", {x, places, rows_of(call)}, x));
 }
 
 /// Assigns to the elements that an index expression selects: where its gradient spreads ones.
@@ -256,16 +256,16 @@ void add_scatter_combined(const UpdateCall& call) {
   const std::string kind = kind_of(call, "Scatter");
   const bool largest = kind == "Max", smallest = kind == "Min";
   if (x.rank() == 0) call.node.refuse("its Variable has no rows");
-  if (kind == "Div" && !is_floating(x.dtype())) call.node.refuse("Tapestry lacks it for integers");
   const Tensor count = detail::make_scalar(static_cast<double>(x.shape().sizes()[0]), int32);
   const Tensor rows = call.inputs[2] * ones_like(gather(x, indices));  // the updates may be one scalar
   const Tensor combined = result_of(call, "UnsortedSegment" + (largest || smallest ? kind : "Prod"),
                                     {rows, indices, constant_node(count, "count", call.where)}, x, {{}, {}, count});
   assign(call, 0, Assign::set,
-         largest         ? maximum(x, combined)
-         : smallest      ? minimum(x, combined)
-         : kind == "Mul" ? x * combined
-                         : x / combined);
+         largest                  ? maximum(x, combined)
+         : smallest               ? minimum(x, combined)
+         : kind == "Mul"          ? x * combined
+         : is_floating(x.dtype()) ? x / combined
+                                  : result_of(call, "TruncateDiv", {x, combined}, x));
 }
 
 constexpr auto updates = std::to_array<ComposedUpdate>({
@@ -296,9 +296,9 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceSparseApplyProximalAdagrad", "SparseApplyProximalAdagrad", 2, 7, add_proximal_adagrad, 6},
     {"ResourceApplyAdagradDA", "ApplyAdagradDA", 3, 8, add_adagrad_da},
     {"ResourceSparseApplyAdagradDA", "SparseApplyAdagradDA", 3, 9, add_adagrad_da, 4},
-    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update, 1},
     {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
     {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
+    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update},
     {"ResourceScatterMul", "ScatterMul", 1, 3, add_scatter_combined},
     {"ResourceScatterDiv", "ScatterDiv", 1, 3, add_scatter_combined},
     {"ResourceScatterMax", "ScatterMax", 1, 3, add_scatter_combined},

@@ -56,6 +56,15 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
+/// Those that change a Variable by what may leave it, and by what does not.
+constexpr std::string_view leaving_updates =
+    "AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp ResourceScatterAdd ResourceScatterDiv "
+    "ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterSub ScatterAdd ScatterDiv ScatterMul "
+    "ScatterNdAdd ScatterNdSub ScatterSub";
+constexpr std::string_view passing_updates =
+    "ResourceScatterMax ResourceScatterMin ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdUpdate "
+    "ResourceScatterUpdate ScatterMax ScatterMin ScatterNdMax ScatterNdMin ScatterNdUpdate ScatterUpdate";
+
 /// The ops whose results are in the range of their inputs, or are of another type.
 constexpr std::string_view passing =
     "_Arg ArgMax ArgMin Assign AssignVariableOp BatchMatMulV3 BatchToSpaceND BitwiseAnd BitwiseOr BitwiseXor "
@@ -77,7 +86,8 @@ constexpr std::string_view quantizing =
 /// Those that need the order of the numbers. From 2^63 on, those of uint64 come before the others in int64.
 constexpr std::string_view ordering =
     "ArgMax ArgMin FloorDiv FloorMod Greater GreaterEqual Less LessEqual Max Maximum Min Minimum Relu Relu6 "
-    "RightShift Sign TopKV2 TruncateDiv TruncateMod";
+    "ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterNdMax ResourceScatterNdMin RightShift "
+    "ScatterDiv ScatterMax ScatterMin ScatterNdMax ScatterNdMin Sign TopKV2 TruncateDiv TruncateMod";
 
 bool has_type(const NodeDef& node, TypeCode type) {
   return std::any_of(node.attrs.begin(), node.attrs.end(), [&](const auto& each) {
@@ -154,13 +164,15 @@ class Widener {
     if (has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node))) return false;
     if (is_quantized(node) && has_word(leaving, node.op)) return false;
     if (node.op != "Const")
-      return has_word(passing, node.op) || has_word(leaving, node.op) || has_word(quantizing, node.op);
+      return has_word(passing, node.op) || has_word(leaving, node.op) || has_word(quantizing, node.op) ||
+             (!is_quantized(node) && (has_word(leaving_updates, node.op) || has_word(passing_updates, node.op)));
     const auto* value = attr_of<RawAttr>(node, "value");
     return value && !value->lacks_rank;
   }
 
   void widen(NodeDef& node) {
     const Narrow* result = result_type(node);
+    const Narrow* changed = changed_type(node);
     if (has_word(quantizing, node.op)) {
       const std::map<std::string, AttrDef, std::less<>> attrs(node.attrs.begin(), node.attrs.end());
       for (const auto& [name, attr] : attrs)
@@ -184,6 +196,35 @@ class Widener {
       node.flow = std::make_shared<const Flow>(std::move(flow));
     }
     if (result && result->bits < 64) bring_back(node, *result);
+    if (changed && changed->bits < 64) bring_variable_back(node, *changed);
+  }
+
+  /// The type of a Variable that a node changes, if its numbers may leave their range.
+  static const Narrow* changed_type(const NodeDef& node) {
+    if (!has_word(leaving_updates, node.op)) return nullptr;
+    for (const std::string_view name : {"dtype", "T"})
+      if (const auto* type = attr_of<TypeCode>(node, name)) return find_narrow(*type);
+    return nullptr;
+  }
+
+  /// The node's change gets a name of its own, and the node's name an assignment of what the Variable then is modulo
+  /// the size of the range.
+  void bring_variable_back(NodeDef& node, const Narrow& type) {
+    const bool is_resource = node.op.ends_with("VariableOp") || node.op.starts_with("Resource");
+    const AttrDef dtype = code_of(type.wide());
+    NodeDef change = node, read{.name = node.name + "/_/read", .op = is_resource ? "ReadVariableOp" : "Identity"};
+    change.name = node.name + "/_/change";
+    read.device = node.device;
+    read.inputs = is_resource ? std::vector{node.inputs[0], "^" + change.name} : std::vector{change.name};
+    NodeDef value{.name = node.name + "/_/value", .op = "Identity", .device = node.device, .inputs = {read.name}};
+    NodeDef assign{.name = node.name, .op = is_resource ? "AssignVariableOp" : "Assign", .device = node.device};
+    assign.inputs = {is_resource ? node.inputs[0] : change.name, value.name};
+    for (NodeDef* each : {&read, &value}) each->attrs.emplace("T", dtype);
+    read.attrs.emplace("dtype", dtype);
+    assign.attrs.emplace(is_resource ? "dtype" : "T", dtype);
+    bring_back(value, type);
+    node = std::move(assign);
+    for (NodeDef* each : {&change, &read, &value}) added_.push_back(std::move(*each));
   }
 
   /// The type of a result that may leave its range.
