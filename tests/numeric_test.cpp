@@ -1,11 +1,9 @@
 // Functions that are composed of others: infinities, ends, sizes that a trace does not know, what is refused. Their
 // values and derivatives are rows of the op table.
 
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <numbers>
 
 #include <doctest/doctest.h>
 
@@ -60,23 +58,6 @@ TEST_CASE("derivatives of logaddexp where both are equal, and where they are inf
   check_same(grad([](const Tensor& t) { return reduce_sum(cumulative_logsumexp(t)); })(
                  tensor<double>({-infinity, 0, -infinity})),
              tensor<double>({1, 2, 0}));
-}
-
-TEST_CASE("derivatives of sinc at 0 and near it") {
-  using std::numbers::pi;
-  std::function<Tensor(const Tensor&)> f = [](const Tensor& x) { return reduce_sum(sinc(x)); };
-  const Tensor x = tensor<double>({0, 1e-4, 4.999e-3, 5.001e-3, -5.001e-3});
-  // The derivatives of the series 1 - (pi x)^2 / 6 + (pi x)^4 / 120.
-  const Tensor square_x = square(x);
-  const double c2 = -pi * pi / 6, c4 = std::pow(pi, 4) / 120, c6 = -std::pow(pi, 6) / 5040;
-  const std::array<Tensor, 3> expected{x * (2 * c2 + square_x * (4 * c4 + 6 * c6 * square_x)),
-                                       2 * c2 + square_x * (12 * c4 + 30 * c6 * square_x),
-                                       x * (24 * c4 + 120 * c6 * square_x)};
-  for (int order = 0; order < 3; ++order) {
-    CAPTURE(order);
-    check_same(grad(f)(x), expected[order], order == 2 ? 1e-3 : 1e-7);
-    f = [f](const Tensor& t) { return reduce_sum(grad(f)(t)); };
-  }
 }
 
 TEST_CASE("running combinations along an axis of unknown size") {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/checked_like.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -246,7 +247,7 @@ Tensor interp(In x, In xp, In fp, std::string_view name) {
     if (rank_of(xp) != 1 || rank_of(fp) != 1 || !agree(xp->shape(), fp->shape()))
       throw InvalidArgumentError(detail::join("xp and fp must be vectors of one length, but their shapes are ",
                                               xp->shape(), " and ", fp->shape()));
-    const Tensor at = as_floats(x), places = as_floats(xp), values = as_floats(fp);
+    const Tensor at = as_floats(x), places = checked_like(as_floats(xp), fp), values = as_floats(fp);
     const Tensor last = size(places, 0) - 1;
     const Tensor right = searchsorted(places, at, Side::right);
     const Tensor begin = clip(right - 1, 0, last), end = minimum(right, last);

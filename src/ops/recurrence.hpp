@@ -6,6 +6,8 @@ namespace tapestry {
 
 /// 0, 1, 2, ... for the elements of an axis, int32.
 Tensor places_along(const Tensor& x, int axis);
+/// Whether an element of an axis is the first one, or in reverse the last one.
+Tensor is_first_along(const Tensor& x, int axis, bool reverse);
 /// A vector for the elements of an axis of x, with axes of size 1 for those behind it.
 Tensor beside_axis(const Tensor& vector, const Tensor& x, int axis);
 /// For each element of an axis the one before it, or in reverse behind it; for the first one 0.

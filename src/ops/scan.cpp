@@ -73,11 +73,14 @@ Tensor beside_axis(const Tensor& vector, const Tensor& x, int axis) {
   return reshape(vector, shape);
 }
 
+Tensor is_first_along(const Tensor& x, int axis, bool reverse) {
+  const Tensor places = places_along(x, axis);
+  return equal(reverse ? flip(places, 0) : places, 0);
+}
+
 Tensor element_before(const Tensor& x, int axis, bool reverse) {
   if (x.shape().num_elements() == 0) return x;  // the axis may be very long
-  const Tensor places = places_along(x, axis);
-  const Tensor is_first = beside_axis(equal(places, reverse ? size(x, axis) - 1 : tensor(0)), x, axis);
-  return where(is_first, 0, roll(x, reverse ? -1 : 1, axis));
+  return where(beside_axis(is_first_along(x, axis, reverse), x, axis), 0, roll(x, reverse ? -1 : 1, axis));
 }
 
 Tensor recurrence(const Tensor& a, const Tensor& b, int axis, bool reverse, bool late) {

@@ -108,8 +108,8 @@ Tensors product_gradient(const Call& call, const Tensor& g) {
   const Tensor x = depth == 1 ? given : reshape(given, flat);
   const Tensor order = argsort(ids), sorted = gather(ids, order), in_order = gather(x, order, axis);
   const auto differs = [&](bool reverse) {  // from the neighbour on one side, as the element at the end does
-    const Tensor far = places_along(sorted, 0), neighbour = element_before(sorted, 0, reverse);
-    return beside_axis(not_equal(sorted, neighbour) | equal(far, reverse ? size(sorted, 0) - 1 : tensor(0)), x, axis);
+    const Tensor neighbour = element_before(sorted, 0, reverse);
+    return beside_axis(not_equal(sorted, neighbour) | is_first_along(sorted, 0, reverse), x, axis);
   };
   const Tensor first = differs(false), last = differs(true), none = zeros_like(in_order);
   const Tensor before = recurrence(where(last, none, in_order), where(first, 1, none), axis, false, true);

@@ -35,7 +35,8 @@ List running(const List& values, int axis, F combine) {
   };
   List now = values;
   if (size.is_known()) {
-    for (std::int64_t step = 1; step < size; step *= 2) now = combined(tensor(static_cast<std::int32_t>(step)), now);
+    const TensorOptions like_places{.dtype = int32, .device = places.device()};
+    for (std::int64_t step = 1; step < size; step *= 2) now = combined(full({}, step, like_places), now);
     return now;
   }
   const Tensor count = tapestry::size(values[0], axis);
