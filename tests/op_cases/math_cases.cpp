@@ -81,7 +81,7 @@ OpCases math_cases() {
       unary(
           "sinc", sinc, [](double x) { return std::sin(M_PI * x) / (M_PI * x); }, -2.5, 2.5),
       unary(
-          "sinc near 0", sinc, [](double x) { return std::sin(M_PI * x) / (M_PI * x); }, -0.007, 0.004),
+          "sinc near 0", sinc, [](double x) { return std::sin(M_PI * x) / (M_PI * x); }, -0.0045, 0.004),
       unary("erf", erf, std::erf, -2, 2),
       unary("floor", floor, std::floor, 1.1, 1.9, 0),
       unary("ceil", ceil, std::ceil, 1.1, 1.9, 0),
