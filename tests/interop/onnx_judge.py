@@ -25,12 +25,14 @@ LACKS = (
 
 
 def beyond_the_evaluator(node):
-    """It knows nothing of a transposed convolution in groups and of a Scan that goes backward, and compares the wrong
-    sizes where an axis is negative."""
+    """It knows nothing of a transposed convolution in groups and of a Scan that goes backward, compares the wrong sizes
+    where an axis is negative, and finds no maximum where only some axes have a border."""
     numbers = {each.name: each.i for each in node.attribute}
     directions = [way for each in node.attribute if each.name.endswith("_directions") for way in each.ints]
+    border = [width for each in node.attribute if each.name == "pads" for width in each.ints]
     return (node.op_type == "ConvTranspose" and numbers.get("group", 1) > 1 or
             node.op_type == "GatherElements" and numbers.get("axis", 0) < 0 or
+            node.op_type == "MaxPool" and any(border) and not all(border) or
             node.op_type == "Scan" and any(directions))
 
 
