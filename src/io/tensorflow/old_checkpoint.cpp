@@ -19,6 +19,7 @@
 #include "io/tensorflow/leveldb_table.hpp"
 #include "io/tensorflow/slice_assembly.hpp"
 #include "io/wire.hpp"
+#include "tapestry/data/records.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -210,16 +211,8 @@ std::optional<Part> part_of(std::string_view name) {
   return part;
 }
 
-std::filesystem::path part_path(const std::filesystem::path& prefix, std::int64_t number, std::int64_t count) {
-  const auto padded = [](std::int64_t value) {
-    const std::string digits = std::to_string(value);
-    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-  };
-  return prefix.string() + "-" + padded(number) + "-of-" + padded(count);
-}
-
-/// How many files a checkpoint has whose names begin with the prefix; 0 for one that has none. A Saver names the
-/// checkpoint "model.ckpt-?????-of-00002".
+/// The prefix of a checkpoint's files, and how many there are; 0 for one that has none. A Saver names the checkpoint
+/// "model.ckpt-?????-of-00002".
 std::pair<std::filesystem::path, std::int64_t> parts_of(const std::filesystem::path& path) {
   const auto asked = part_of(path.filename().string());
   if (asked && asked->number == "?????") return {path.parent_path() / asked->stem, asked->count};
@@ -243,10 +236,10 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   };
   if (is_old(path)) return {path};
   const auto [prefix, count] = parts_of(path);
-  if (count == 0 || !is_old(part_path(prefix, 0, count))) return {};
+  if (count == 0 || !is_old(data::shard_name(prefix, 0, count))) return {};
   std::vector<std::filesystem::path> files;
   for (std::int64_t i = 0; i < count; ++i) {
-    files.push_back(part_path(prefix, i, count));
+    files.emplace_back(data::shard_name(prefix, i, count));
     if (!std::filesystem::is_regular_file(files.back(), error)) break;  // opening it says so
   }
   return files;
