@@ -196,6 +196,19 @@ TEST_CASE("plans of one graph share their memory, and give the results of fresh 
   CHECK(memory_stats().in_use == before);
 }
 
+TEST_CASE("traces of one function share their memory") {
+  const auto step = [](const Tensor& x) { return reduce_sum(matmul(tanh(matmul(x, transpose(x))), x)); };
+  const auto f = function(step);
+  const auto batch = [](std::int64_t rows) { return ones({rows, 8}) * (static_cast<double>(rows) / 1000); };
+  const std::int64_t before = memory_stats().in_use;
+  f(batch(300));
+  const std::int64_t of_largest = memory_stats().in_use - before;
+  CHECK(of_largest >= 300 * 300 * 4);
+  for (std::int64_t rows = 5; rows <= 300; rows += 5) CHECK(same_bits(f(batch(rows)), function(step)(batch(rows))));
+  CHECK(f.trace_count() == 60);
+  CHECK(memory_stats().in_use - before < of_largest + of_largest / 10);
+}
+
 TEST_CASE("making a plan takes the memory of the plan, not that of all results") {
   const std::int64_t size = 1 << 18, bytes = size * 4;
   const Tensor value = ones({size});

@@ -169,6 +169,8 @@ struct FlatTraces::State {
   std::mutex mutex;
   std::multimap<std::string, Kept> traces;
   std::uint64_t calls = 0;  ///< counts the uses of traces, which tells their order
+  /// Of the plans of all traces, which take as much memory as the largest of them needs.
+  std::shared_ptr<ArenaPool> arena_pool = std::make_shared<ArenaPool>();
 
   FlatTrace trace_for(const std::string& signature, const std::vector<TensorSpec>& specs, Where where) {
     const std::lock_guard lock(mutex);
@@ -176,6 +178,7 @@ struct FlatTraces::State {
     auto found = std::find_if(begin, end, [](const auto& each) { return each.second.trace.is_current(); });
     if (found == end) {
       const FlatTrace trace(function, specs, options, where);
+      trace.graph().state()->arena_pool = arena_pool;  // no plan has been made yet
       found = traces.emplace(signature, Kept{trace, 0});
     }
     found->second.last_call = ++calls;
