@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The suite on JAX: the workloads of bench_tapestry.cpp and tapestry_networks.cpp under the same names.
 
-usage: bench_jax.py [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time jit
+usage: bench_jax.py [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time jit | --first jit
 
 --check FILE  runs each workload three times and writes what it computed to FILE
 --clock cpu   times the processor's work in all threads, for machines on which others work too
 --time jit    prints the seconds of one run of each, as JSON
+--first jit   prints the seconds of the first run of each, in which it is compiled
 """
 
 import json
@@ -20,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from suite_numbers import BLOCK, Options, chosen, clock_of, labels, numbers, seconds, write_results
+from suite_numbers import (BLOCK, PRODUCTS, Options, chosen, clock_of, factors, first_seconds, labels, numbers, seconds,
+                           write_results)
 
 # --- Workloads: each gives (step, state, results). A step takes a state and returns the next one; `results` shows what
 # is compared of a state. --------------------------------------------------------------------------------------------
@@ -178,25 +180,51 @@ def digits_step(dropout_rate):
     return adam(parameters(shapes), loss, epsilon=1e-3, key=jax.random.key(0))
 
 
-def lstm_step(_):
-    p = parameters([(65, 64), (1024, 64), (1024, 256), (1024,), (1024,), (65, 256), (65,)])
+def letters_step(gates, layer):
+    """The network of examples/14; `layer` maps the vectors [time, batch, 64] to outputs, by its four parameters."""
+    rows = gates * 256
+    p = parameters([(65, 64), (rows, 64), (rows, 256), (rows,), (rows,), (65, 256), (65,)])
     letters, target = classes((32, 64), 100, 65), classes((32, 64), 101, 65)
 
     def loss(p):
-        inputs = jnp.swapaxes(affine(p[0][letters], p[1], p[3] + p[4]), 0, 1)
-
-        def step(state, z):
-            h, c = state
-            i, f, g, o = jnp.split(z + h @ p[2].T, 4, -1)
-            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-            h = jax.nn.sigmoid(o) * jnp.tanh(c)
-            return (h, c), h
-
-        start = jnp.zeros((32, 256))
-        outputs = jax.lax.scan(step, (start, start), inputs)[1]
+        outputs = layer(jnp.swapaxes(p[0][letters], 0, 1), *p[1:5])
         return cross_entropy(affine(jnp.swapaxes(outputs, 0, 1).reshape(-1, 256), p[5], p[6]), target.reshape(-1))
 
     return adam(p, loss, most=1.0)
+
+
+def lstm(x, weight_ih, weight_hh, bias_ih, bias_hh):
+    def step(state, z):
+        h, c = state
+        i, f, g, o = jnp.split(z + h @ weight_hh.T, 4, -1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    start = jnp.zeros((x.shape[1], 256))
+    return jax.lax.scan(step, (start, start), affine(x, weight_ih, bias_ih + bias_hh))[1]
+
+
+def gru(x, weight_ih, weight_hh, bias_ih, bias_hh):
+    def step(h, z):
+        z_r, z_z, z_n = jnp.split(z, 3, -1)
+        h_r, h_z, h_n = jnp.split(affine(h, weight_hh, bias_hh), 3, -1)
+        z = jax.nn.sigmoid(z_z + h_z)
+        h = (1 - z) * jnp.tanh(z_n + jax.nn.sigmoid(z_r + h_r) * h_n) + z * h
+        return h, h
+
+    return jax.lax.scan(step, jnp.zeros((x.shape[1], 256)), affine(x, weight_ih, bias_ih))[1]
+
+
+def embedding_step(_):
+    p = parameters([(100_000, 32), (128, 256), (128,), (2, 128), (2,)])
+    things, target = classes((512, 8), 100, 100_000), classes((512,), 101, 2)
+
+    def loss(p):
+        h = jax.nn.relu(affine(p[0][things].reshape(512, -1), p[1], p[2]))
+        return cross_entropy(affine(h, p[3], p[4]), target)
+
+    return sgd(p, loss, 0.1)
 
 
 def layer_norm(x, scale, offset):
@@ -255,8 +283,9 @@ def layer_norm_inputs():
     return [matrix(), array((1024,), 102), array((1024,), 103)]
 
 
-def product(n):
-    return function_of(jnp.matmul, [array((n, n), 100), array((n, n), 101)])
+def product(sizes, batch, transposed):
+    multiply = (lambda a, b: a @ jnp.swapaxes(b, -1, -2)) if transposed else jnp.matmul
+    return function_of(multiply, [*map(jnp.asarray, factors(sizes, batch, transposed))])
 
 
 def chain_gradient(_):
@@ -305,14 +334,15 @@ WORKLOADS = {
     'f/layer_norm_gradient': lambda _: function_of(layer_norm, layer_norm_inputs(), matrix(101)),
     'g/cnn_step': cnn_step,
     'g/digits_step': digits_step,
-    'k/lstm_step': lstm_step,
+    'k/lstm_step': lambda _: letters_step(4, lstm),
+    'k/gru_step': lambda _: letters_step(3, gru),
     'l/block_gradient': block_gradient,
     'l/gpt_step': gpt_step,
-    'm/product_1024': lambda _: product(1024),
-    'm/product_4096': lambda _: product(4096),
+    **{name: lambda _, kind=kind: product(*kind) for name, kind in PRODUCTS.items()},
     'n/scalar_loop': lambda _: function_of(scalar_loop, [jnp.float32(1)]),
     'n/scan_gradient': scan_gradient,
     'o/rosenbrock_gradient': lambda _: function_of(rosenbrock, [array((10,), 100)], jnp.float32(1)),
+    'p/embedding_step': embedding_step,
 }
 
 
@@ -329,7 +359,7 @@ def main():
                 state = step(state)
             results[name] = [np.asarray(x, np.float32).ravel() for x in show(state)]
         write_results(options.check, results)
-    if options.time:
+    if options.time or options.first:
         times = {}
         for name, make in workloads.items():
             step, state, _ = make(0.25)
@@ -338,7 +368,11 @@ def main():
             def run():
                 last[0] = step(last[0])
 
-            times[name] = seconds(run, lambda: jax.block_until_ready(last[0]), clock_of(options))
+            def synchronize():
+                jax.block_until_ready(last[0])
+
+            times[name] = (first_seconds(run, synchronize) if options.first else
+                           seconds(run, synchronize, clock_of(options)))
         print(json.dumps({'jax': jax.__version__, 'seconds': times}))
 
 

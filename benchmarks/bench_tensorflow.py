@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The suite's networks on TensorFlow: the workloads of tapestry_networks.cpp, and others, under the same names.
 
-usage: bench_tensorflow.py [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time MODE
+usage: bench_tensorflow.py [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time MODE | --first MODE
 
 --check FILE  runs each workload three times and writes what it computed to FILE
 --clock cpu   times the processor's work in all threads, for machines on which others work too
 --time MODE   prints the seconds of one run of each, as JSON; MODE is eager, function (tf.function) or xla (the same with
               jit_compile)
+--first MODE  prints the seconds of the first run of each, in which it is traced and compiled
 """
 
 import json
@@ -18,7 +19,8 @@ os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
 import numpy as np
 import tensorflow as tf
 
-from suite_numbers import BLOCK, Options, chosen, clock_of, labels, numbers, seconds, write_results
+from suite_numbers import (BLOCK, PRODUCTS, Options, chosen, clock_of, factors, first_seconds, labels, numbers, seconds,
+                           write_results)
 
 
 def variables(shapes):
@@ -64,9 +66,21 @@ class Adam:
                                          grad=tf.convert_to_tensor(g))
 
 
-def learning(parameters, logits, x, target, epsilon=1e-4, most=None):
-    """(step, results): a step of Adam on the cross-entropy of the logits."""
-    adam = Adam(parameters, epsilon)
+class GradientDescent:
+    def __init__(self, parameters, rate):
+        self.parameters, self.rate = parameters, rate
+
+    def apply(self, gradients):
+        for p, g in zip(self.parameters, gradients):
+            if isinstance(g, tf.IndexedSlices):
+                tf.raw_ops.ResourceScatterSub(resource=p.handle, indices=g.indices, updates=self.rate * g.values)
+            else:
+                p.assign_sub(self.rate * g)
+
+
+def learning(parameters, logits, x, target, epsilon=1e-4, most=None, sgd=None):
+    """(step, results): a step of Adam, or of gradient descent, on the cross-entropy of the logits."""
+    optimizer = GradientDescent(parameters, sgd) if sgd else Adam(parameters, epsilon)
 
     def step():
         with tf.GradientTape() as tape:
@@ -74,7 +88,7 @@ def learning(parameters, logits, x, target, epsilon=1e-4, most=None):
         gradients = tape.gradient(loss, parameters)
         if most:
             gradients, _ = tf.clip_by_global_norm(gradients, most)
-        adam.apply(gradients)
+        optimizer.apply(gradients)
         return [loss]
 
     return step, lambda computed: [*computed, *parameters]
@@ -127,21 +141,48 @@ def variables_of_layer(inputs, outputs, shape, seed):
             tf.Variable(numbers(outputs, seed + 1, -limit, limit)))
 
 
-def lstm_step(_):
-    p = variables([(65, 64), (1024, 64), (1024, 256), (1024,), (1024,), (65, 256), (65,)])
+def letters_step(gates, layer):
+    """The network of examples/14; `layer` maps the vectors [time, batch, 64] to a list of outputs, by four parameters."""
+    rows = gates * 256
+    p = variables([(65, 64), (rows, 64), (rows, 256), (rows,), (rows,), (65, 256), (65,)])
 
     def logits(x):
-        inputs = tf.transpose(dense(tf.gather(p[0], x), p[1], p[3] + p[4]), (1, 0, 2))
-        h = c = tf.zeros((x.shape[0], 256))
-        outputs = []
-        for z in tf.unstack(inputs):
-            i, f, g, o = tf.split(z + tf.matmul(h, p[2], transpose_b=True), 4, -1)
-            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
-            h = tf.sigmoid(o) * tf.tanh(c)
-            outputs.append(h)
+        outputs = layer(tf.transpose(tf.gather(p[0], x), (1, 0, 2)), *p[1:5])
         return dense(tf.reshape(tf.stack(outputs, 1), (-1, 256)), p[5], p[6])
 
     return learning(p, logits, classes((32, 64), 100, 65), tf.reshape(classes((32, 64), 101, 65), (-1,)), most=1.0)
+
+
+def lstm(x, weight_ih, weight_hh, bias_ih, bias_hh):
+    h = c = tf.zeros((x.shape[1], 256))
+    outputs = []
+    for z in tf.unstack(dense(x, weight_ih, bias_ih + bias_hh)):
+        i, f, g, o = tf.split(z + tf.matmul(h, weight_hh, transpose_b=True), 4, -1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        outputs.append(h)
+    return outputs
+
+
+def gru(x, weight_ih, weight_hh, bias_ih, bias_hh):
+    h = tf.zeros((x.shape[1], 256))
+    outputs = []
+    for z in tf.unstack(dense(x, weight_ih, bias_ih)):
+        z_r, z_z, z_n = tf.split(z, 3, -1)
+        h_r, h_z, h_n = tf.split(dense(h, weight_hh, bias_hh), 3, -1)
+        z = tf.sigmoid(z_z + h_z)
+        h = (1 - z) * tf.tanh(z_n + tf.sigmoid(z_r + h_r) * h_n) + z * h
+        outputs.append(h)
+    return outputs
+
+
+def embedding_step(_):
+    p = variables([(100_000, 32), (128, 256), (128,), (2, 128), (2,)])
+
+    def logits(x):
+        return dense(tf.nn.relu(dense(tf.reshape(tf.gather(p[0], x), (-1, 256)), p[1], p[2])), p[3], p[4])
+
+    return learning(p, logits, classes((512, 8), 100, 100_000), classes((512,), 101, 2), sgd=0.1)
 
 
 def attention(x, p, mask):
@@ -228,6 +269,11 @@ def rosenbrock(x):
     return tf.reduce_sum(100.0 * tf.square(tail - tf.square(head)) + tf.square(1.0 - head))
 
 
+def product(sizes, batch, transposed):
+    a, b = map(tf.constant, factors(sizes, batch, transposed))
+    return function_of(lambda a, b: tf.matmul(a, b, transpose_b=transposed), [a, b])
+
+
 WORKLOADS = {
     'f/softmax_forward': lambda _: function_of(tf.nn.softmax, [matrix()]),
     'f/softmax_gradient': lambda _: function_of(tf.nn.softmax, [matrix()], matrix(101)),
@@ -235,13 +281,16 @@ WORKLOADS = {
     'f/layer_norm_gradient': lambda _: function_of(layer_norm, layer_norm_inputs(), matrix(101)),
     'g/cnn_step': cnn_step,
     'g/digits_step': digits_step,
-    'k/lstm_step': lstm_step,
+    'k/lstm_step': lambda _: letters_step(4, lstm),
+    'k/gru_step': lambda _: letters_step(3, gru),
     'l/block_gradient': block_gradient,
     'l/gpt_step': gpt_step,
+    **{name: lambda _, kind=kind: product(*kind) for name, kind in PRODUCTS.items()},
     'n/scalar_loop': lambda _: function_of(scalar_loop, [tf.constant(1.0)]),
     'n/scan_gradient': lambda _: function_of(
         scan, [constant((128, 16, 32), 100), constant((96, 256), 101, -0.1, 0.1)], tf.constant(1.0)),
     'o/rosenbrock_gradient': lambda _: function_of(rosenbrock, [constant((10,), 100)], tf.constant(1.0)),
+    'p/embedding_step': embedding_step,
 }
 
 
@@ -261,14 +310,15 @@ def main():
                 computed = step()
             results[name] = [np.asarray(x, np.float32).ravel() for x in show(computed)]
         write_results(options.check, results)
-    if options.time:
+    if mode := options.time or options.first:
         times = {}
         for name, make in workloads.items():
             step, _ = make(0.25)
-            if options.time != 'eager':
-                step = tf.function(step, jit_compile=options.time == 'xla')
+            if mode != 'eager':
+                step = tf.function(step, jit_compile=mode == 'xla')
             try:
-                times[name] = seconds(step, lambda: None, clock_of(options))
+                times[name] = (first_seconds(step, lambda: None) if options.first else
+                               seconds(step, lambda: None, clock_of(options)))
             except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
                 print(f'{name}: {str(error).splitlines()[0]}')
         print(json.dumps({'tensorflow': tf.__version__, 'seconds': times}))

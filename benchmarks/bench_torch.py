@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
 """The suite on PyTorch: the workloads of bench_tapestry.cpp under the same names.
 
-usage: bench_torch.py [--device cuda] [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time MODE
+usage: bench_torch.py [--device cuda] [--threads N] [--clock cpu] [--only REGEX]
+                      --check FILE | --time MODE | --first MODE | --memory NAME
 
 --check FILE  runs each workload three times and writes what it computed to FILE
 --clock cpu   times the processor's work in all threads, for machines on which others work too
 --time MODE   prints the seconds of one run of each, as JSON; MODE is eager, compile (torch.compile) or graphs (the eager
               run captured as a CUDA graph)
+--first MODE  prints the seconds of the first run of each
+--memory NAME prints the peak memory of three eager runs of that workload above what there is before them, in bytes
 """
 
+import ctypes
 import json
+import pathlib
+import re
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from suite_numbers import Options, chosen, clock_of, labels, numbers, seconds, write_results
+from suite_numbers import (PRODUCTS, Options, chosen, clock_of, factors, first_seconds, labels, numbers, seconds,
+                           write_results)
 
 
 def layers(*widths):
@@ -49,16 +56,28 @@ class Digits(torch.nn.Module):
 
 
 class Letters(torch.nn.Module):
-    """The network of examples/14."""
+    """The network of examples/14, with an LSTM or another layer over the letters."""
 
-    def __init__(self):
+    def __init__(self, layer):
         super().__init__()
         self.embedding = torch.nn.Embedding(65, 64)
-        self.lstm = torch.nn.LSTM(64, 256, batch_first=True)
+        self.layer = layer(64, 256, batch_first=True)
         self.logits = torch.nn.Linear(256, 65)
 
     def forward(self, x):
-        return self.logits(self.lstm(self.embedding(x))[0])
+        return self.logits(self.layer(self.embedding(x))[0])
+
+
+class Recommender(torch.nn.Module):
+    """The vectors of eight of a hundred thousand things, side by side, and two dense layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.things = torch.nn.Embedding(100_000, 32, sparse=True)
+        self.dense, self.logits = torch.nn.Linear(256, 128), torch.nn.Linear(128, 2)
+
+    def forward(self, x):
+        return self.logits(torch.relu(self.dense(self.things(x).flatten(1))))
 
 
 def transformer_block(**options):
@@ -88,9 +107,10 @@ class Writer(torch.nn.Module):
 
 
 class Suite:
-    def __init__(self, device, dropout_rate):
+    def __init__(self, device, dropout_rate, small=False):
         self.device = torch.device(device)
         self.dropout_rate = dropout_rate
+        self.chain_size, self.gpt_batch = (64, 1) if small else (1 << 24, 8)
 
     def set_parameters(self, net):
         """Gives the parameters the numbers of the seeds 10, 11, ... in their order, and returns them."""
@@ -101,8 +121,9 @@ class Suite:
                 p.copy_(self.tensor(numbers(p.numel(), seed, -0.1, 0.1), *p.shape))
         return parameters
 
-    def learning(self, net, x, target, most=None, epsilon=1e-4):
+    def learning(self, net, x, target, most=None, epsilon=1e-4, sgd=None):
         p = self.set_parameters(net)
+        optimizer = torch.optim.SGD(p, sgd) if sgd else self.adam(p, epsilon)
 
         def limit():
             if most:
@@ -112,16 +133,20 @@ class Suite:
             logits = net(x)
             return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), target.reshape(-1))
 
-        return self.training(p, self.adam(p, epsilon), loss, before_update=limit)
+        return self.training(p, optimizer, loss, before_update=limit)
 
     def digits_step(self):
         x = self.tensor(numbers(28 * 28 * 64, 100, 0, 1), 64, 1, 28, 28)
         net = Digits(self.dropout_rate).to(memory_format=torch.channels_last)
         return self.learning(net, x, self.tensor(labels(64, 101, 10)), epsilon=1e-3)
 
-    def lstm_step(self):
+    def letters_step(self, layer):
         x, target = (self.tensor(labels(32 * 64, seed, 65), 32, 64) for seed in (100, 101))
-        return self.learning(Letters(), x, target, 1.0)
+        return self.learning(Letters(layer), x, target, 1.0)
+
+    def embedding_step(self):
+        x = self.tensor(labels(512 * 8, 100, 100_000), 512, 8)
+        return self.learning(Recommender(), x, self.tensor(labels(512, 101, 2)), sgd=0.1)
 
     def block_gradient(self):
         net = transformer_block()
@@ -135,7 +160,8 @@ class Suite:
         return self.function(f)
 
     def gpt_step(self):
-        x, target = (self.tensor(labels(8 * 128, seed, 256), 8, 128) for seed in (100, 101))
+        batch = self.gpt_batch
+        x, target = (self.tensor(labels(batch * 128, seed, 256), batch, 128) for seed in (100, 101))
         return self.learning(Writer(), x, target)
 
     def tensor(self, values, *shape):
@@ -233,11 +259,11 @@ class Suite:
         return torch.tanh(1.5 * x + 0.25) * torch.sigmoid(x) + torch.exp(-x * x)
 
     def chain_forward(self):
-        x = self.tensor(numbers(1 << 24, 100))
+        x = self.tensor(numbers(self.chain_size, 100))
         return self.function(lambda: [self.chain(x)])
 
     def chain_gradient(self):
-        x = self.tensor(numbers(1 << 24, 100)).requires_grad_()
+        x = self.tensor(numbers(self.chain_size, 100)).requires_grad_()
 
         def f():
             y = self.chain(x).sum()
@@ -246,7 +272,7 @@ class Suite:
         return self.function(f)
 
     def chain_mean(self):
-        x = self.tensor(numbers(1 << 24, 100))
+        x = self.tensor(numbers(self.chain_size, 100))
         return self.function(lambda: [self.chain(x).mean()])
 
     def mean_squared_error(self):
@@ -291,8 +317,10 @@ class Suite:
     def layer_norm_gradient(self):
         return self.with_gradients(self.layer_norm, self.layer_norm_inputs(), self.matrix(101))
 
-    def product(self, n):
-        a, b = (self.tensor(numbers(n * n, seed), n, n) for seed in (100, 101))
+    def product(self, sizes, batch, transposed):
+        a, b = map(self.tensor, factors(sizes, batch, transposed))
+        if transposed:
+            b = b.transpose(-1, -2)
         return self.function(lambda: [a @ b])
 
     @staticmethod
@@ -335,19 +363,20 @@ class Suite:
             'e/chain_mean': self.chain_mean,
             'e/mean_squared_error': self.mean_squared_error,
             'g/cnn_step': self.cnn_step,
-            'm/product_1024': lambda: self.product(1024),
-            'm/product_4096': lambda: self.product(4096),
+            **{name: lambda kind=kind: self.product(*kind) for name, kind in PRODUCTS.items()},
             'f/softmax_forward': self.softmax_forward,
             'f/softmax_gradient': self.softmax_gradient,
             'f/layer_norm_forward': self.layer_norm_forward,
             'f/layer_norm_gradient': self.layer_norm_gradient,
             'g/digits_step': self.digits_step,
-            'k/lstm_step': self.lstm_step,
+            'k/lstm_step': lambda: self.letters_step(torch.nn.LSTM),
+            'k/gru_step': lambda: self.letters_step(torch.nn.GRU),
             'l/block_gradient': self.block_gradient,
             'l/gpt_step': self.gpt_step,
             'n/scalar_loop': lambda: self.with_gradients(self.scalar_loop, [torch.ones((), device=self.device)]),
             'n/scan_gradient': self.scan_gradient,
             'o/rosenbrock_gradient': self.rosenbrock_gradient,
+            'p/embedding_step': self.embedding_step,
         }
 
 
@@ -368,13 +397,38 @@ def captured(step):
     return graph.replay
 
 
+# --- Memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory(field):
+    """A line of /proc/self/status, in bytes: VmRSS is the memory of the process now, VmHWM its peak."""
+    return int(re.search(rf'{field}:\s*(\d+)', pathlib.Path('/proc/self/status').read_text())[1]) * 1024
+
+
+def peak_memory(name):
+    """As in harness.cpp: a small run comes first, so that the memory of the code itself is not counted."""
+    for step, _ in (Suite('cpu', 0.25, small=True).workloads()[name](),):
+        for _ in range(3):
+            step()
+    step, _ = Suite('cpu', 0.25).workloads()[name]()
+    ctypes.CDLL('libc.so.6').malloc_trim(0)
+    before = memory('VmRSS')
+    pathlib.Path('/proc/self/clear_refs').write_text('5')  # sets VmHWM to VmRSS
+    for _ in range(3):
+        step()
+    return memory('VmHWM') - before
+
+
 def main():
     parser = Options(__doc__, ['eager', 'compile', 'graphs'])
     parser.add_argument('--device', default='cuda')
+    parser.add_argument('--memory', metavar='NAME')
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.backends.cudnn.allow_tf32 = False  # convolutions of float32 are as exact as the others'
+    if options.memory:
+        return print(json.dumps({'torch': torch.__version__, 'bytes': peak_memory(options.memory)}))
     suite = Suite(options.device, 0.0 if options.check else 0.25)
     synchronize = torch.cuda.synchronize if suite.device.type == 'cuda' else lambda: None
     workloads = chosen(suite.workloads(), options)
@@ -387,14 +441,15 @@ def main():
                 step()
             results[name] = [x.detach().cpu().float().numpy().ravel() for x in show()]
         write_results(options.check, results)
-    if options.time:
+    if mode := options.time or options.first:
         times = {}
         for name, make in workloads.items():
-            if options.time == 'compile' and name.startswith('n/'):
+            if mode == 'compile' and name.startswith('n/'):
                 continue  # torch.compile unrolls loops
             step, _ = make()
-            how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[options.time]
-            times[name] = seconds(how(step), synchronize, clock_of(options))
+            how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[mode]
+            times[name] = (first_seconds(how(step), synchronize) if options.first else
+                           seconds(how(step), synchronize, clock_of(options)))
         print(json.dumps({'torch': torch.__version__, 'seconds': times}))
 
 

@@ -205,6 +205,19 @@ void print_memory(const Library& library, const std::string& name) {
   throw std::runtime_error("there is no memory benchmark " + name);
 }
 
+/// The time of the first run of a workload, in which a traced function is traced and planned.
+void print_first(const Library& library, const std::string& name) {
+  for (const Benchmark& benchmark : library.benchmarks) {
+    if (benchmark.name != name) continue;
+    const Workload workload = benchmark.make();
+    const double start = now();
+    run_once(workload);
+    std::cout << "{\"name\": \"" << name << "\", \"seconds\": " << now() - start << "}\n";
+    return;
+  }
+  throw std::runtime_error("there is no benchmark " + name);
+}
+
 // ---- The program
 
 /// The value of `--name=value`, which is removed from the arguments.
@@ -234,6 +247,7 @@ int run_suite(int argc, char** argv, const Library& library) try {
   const std::optional<std::string> threads = take_option(argc, argv, "threads");
   const std::optional<std::string> check = take_option(argc, argv, "check");
   const std::optional<std::string> memory = take_option(argc, argv, "memory");
+  const std::optional<std::string> first = take_option(argc, argv, "first");
   const std::optional<std::string> device = take_option(argc, argv, "device");
   const std::optional<std::string> only = take_option(argc, argv, "only");
   const std::optional<std::string> clock = take_option(argc, argv, "clock");
@@ -249,6 +263,10 @@ int run_suite(int argc, char** argv, const Library& library) try {
   }
   if (memory) {
     print_memory(library, *memory);
+    return 0;
+  }
+  if (first) {
+    print_first(library, *first);
     return 0;
   }
   benchmark::Initialize(&argc, argv);

@@ -92,6 +92,7 @@ struct Library {
 ///     --clock=cpu      times the processor's work in all threads, for machines on which others work too
 ///     --check=FILE     times nothing, but runs each workload three times and writes what it computed to FILE
 ///     --only=REGEX     of all workloads, --check runs those whose name the expression finds
+///     --first=NAME     times the first run of that workload, and prints it as one line of JSON
 ///     --memory=NAME    times nothing, but prints the peak memory of three runs of that workload, as one line of JSON
 int run_suite(int argc, char** argv, const Library& library);
 

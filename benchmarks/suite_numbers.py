@@ -46,11 +46,44 @@ def seconds(step, synchronize, clock=time.perf_counter, samples=9, least=0.1):
     return statistics.median(times)
 
 
+def first_seconds(step, synchronize):
+    """How long the first run takes, with the wait for the device and for compilers in other processes."""
+    start = time.perf_counter()
+    step()
+    synchronize()
+    return time.perf_counter() - start
+
+
 def digest(values):
     """As in harness.cpp: every n-th number of a large result, and the sum of the absolute values of all numbers."""
     if len(values) <= 4096:
         return [values.tolist()]
     return [values[::len(values) // 4096 | 1].tolist(), [float(np.abs(values.astype(np.float64)).sum())]]
+
+
+# The products of harness.cpp: (m, k, n), how many of them, and whether the second matrix is stored as [n, k].
+PRODUCTS = {
+    'm/product_1024': ((1024, 1024, 1024), 1, False),
+    'm/product_2048': ((2048, 2048, 2048), 1, False),
+    'm/product_4096': ((4096, 4096, 4096), 1, False),
+    'm/product_64': ((64, 64, 64), 1, False),
+    'm/product_64x784x512': ((64, 784, 512), 1, False),
+    'm/product_32x256x1024': ((32, 256, 1024), 1, False),
+    'm/product_row': ((1, 1024, 1024), 1, False),
+    'm/product_row_transposed': ((1, 1024, 1024), 1, True),
+    'm/product_column': ((1024, 1024, 1), 1, False),
+    'm/product_10_columns': ((1024, 1024, 10), 1, False),
+    'm/product_batch_scores': ((128, 64, 128), 32, True),
+    'm/product_batch_values': ((128, 128, 64), 32, False),
+}
+
+
+def factors(sizes, batch, transposed):
+    """The two arrays of a product."""
+    m, k, n = sizes
+    outer = (batch,) if batch > 1 else ()
+    shapes = (*outer, m, k), (*outer, n, k) if transposed else (*outer, k, n)
+    return [numbers(int(np.prod(shape)), seed).reshape(shape) for seed, shape in enumerate(shapes, 100)]
 
 
 # The parameters of a transformer block with four heads, for features of size 256 and a hidden layer of size 1024.
@@ -68,6 +101,7 @@ class Options(argparse.ArgumentParser):
         self.add_argument('--only', default='', metavar='REGEX')
         self.add_argument('--check', metavar='FILE')
         self.add_argument('--time', choices=modes)
+        self.add_argument('--first', choices=modes)
 
 
 def chosen(workloads, options):

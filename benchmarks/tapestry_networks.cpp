@@ -1,6 +1,7 @@
 #include "tapestry_networks.hpp"
 
 #include <memory>
+#include <optional>
 
 #include <tapestry/tapestry.hpp>
 
@@ -42,10 +43,14 @@ Workload learning(std::shared_ptr<State> state, Step step, Mode mode) {
   std::function<void()> run = [state, step] { state->results = step(*state, state->x, state->target); };
   if (mode == Mode::session) {
     const auto spec = [](const Tensor& x) { return tp::spec(x.dtype(), x.shape()); };
-    const auto traced =
-        tp::trace([s = state.get(), step](const std::vector<Tensor>& in) { return step(*s, in[0], in[1]); },
-                  {spec(state->x), spec(state->target)});
-    run = [state, traced] { state->results = traced({state->x, state->target}); };
+    const auto traced = [=] {
+      return tp::trace([s = state.get(), step](const std::vector<Tensor>& in) { return step(*s, in[0], in[1]); },
+                       {spec(state->x), spec(state->target)});
+    };
+    run = [state, traced, kept = std::optional<decltype(traced())>()]() mutable {
+      if (!kept) kept.emplace(traced());
+      state->results = (*kept)({state->x, state->target});
+    };
   }
   return {run, [state] {
             std::vector<Numbers> results;
@@ -56,9 +61,9 @@ Workload learning(std::shared_ptr<State> state, Step step, Mode mode) {
           }};
 }
 
-/// A step of Adam on the cross-entropy of the network's logits. The gradients' common norm may be limited.
+/// A step of the optimizer on the cross-entropy of the network's logits. The gradients' common norm may be limited.
 template <class State>
-std::vector<Tensor> adam_step(State& state, const Tensor& x, const Tensor& target, double most = 0) {
+std::vector<Tensor> optimizer_step(State& state, const Tensor& x, const Tensor& target, double most = 0) {
   tp::GradientTape tape;
   const Tensor loss = tp::losses::cross_entropy(target, state.net(x));
   const std::vector<tp::Variable> parameters = state.net.parameters();
@@ -88,26 +93,46 @@ Workload digits_step(Mode mode) {
   // The gradient of a bias before a batch normalization is a rounding error of 0.
   state->optimizer = adam(10 * bench::adam_epsilon);
   return learning(
-      state, [](auto& s, const Tensor& x, const Tensor& target) { return adam_step(s, x, target); }, mode);
+      state, [](auto& s, const Tensor& x, const Tensor& target) { return optimizer_step(s, x, target); }, mode);
 }
 
-// ---- The letters' network of examples/14 ---------------------------------------------------------------------------
+// ---- The letters' network of examples/14, with an LSTM or another layer over the letters ---------------------------
 
+template <class Layer>
 struct Letters : nn::Module {
   nn::Embedding embedding{65, 64};
-  nn::LSTM lstm{64, 256};
+  Layer layer{64, 256};
   nn::Dense logits{256, 65};
-  TAPESTRY_FIELDS(embedding, lstm, logits)
-  Tensor operator()(const Tensor& x) const { return logits(lstm(embedding(x)).output); }
+  TAPESTRY_FIELDS(embedding, layer, logits)
+  Tensor operator()(const Tensor& x) const { return logits(layer(embedding(x)).output); }
 };
 
-Workload lstm_step(Mode mode) {
-  auto state = std::make_shared<Learning<Letters>>(
-      Learning<Letters>{{}, classes({32, 64}, 100, 65), classes({32, 64}, 101, 65)});
+template <class Layer>
+Workload letters_step(Mode mode) {
+  using State = Learning<Letters<Layer>>;
+  auto state = std::make_shared<State>(State{{}, classes({32, 64}, 100, 65), classes({32, 64}, 101, 65)});
   set_parameters(state->net);
   state->optimizer = adam();
   return learning(
-      state, [](auto& s, const Tensor& x, const Tensor& target) { return adam_step(s, x, target, 1); }, mode);
+      state, [](auto& s, const Tensor& x, const Tensor& target) { return optimizer_step(s, x, target, 1); }, mode);
+}
+
+// ---- The vectors of eight of a hundred thousand things, side by side, and two dense layers -------------------------
+
+struct Recommender : nn::Module {
+  nn::Embedding things{100'000, 32};
+  nn::Dense dense{256, 128}, logits{128, 2};
+  TAPESTRY_FIELDS(things, dense, logits)
+  Tensor operator()(const Tensor& x) const { return logits(tp::relu(dense(tp::reshape(things(x), {-1, 256})))); }
+};
+
+Workload embedding_step(Mode mode) {
+  auto state = std::make_shared<Learning<Recommender>>(
+      Learning<Recommender>{{}, classes({512, 8}, 100, 100'000), classes({512}, 101, 2)});
+  set_parameters(state->net);
+  state->optimizer = std::make_unique<tp::train::GradientDescentOptimizer>(0.1);
+  return learning(
+      state, [](auto& s, const Tensor& x, const Tensor& target) { return optimizer_step(s, x, target); }, mode);
 }
 
 // ---- Transformers --------------------------------------------------------------------------------------------------
@@ -152,20 +177,22 @@ struct Writer : nn::Module {
   }
 };
 
-Workload gpt_step(Mode mode) {
+}  // namespace
+
+Workload gpt_step(Mode mode, std::int64_t batch) {
   auto state = std::make_shared<Learning<Writer>>(
-      Learning<Writer>{{}, classes({8, 128}, 100, 256), classes({8, 128}, 101, 256)});
+      Learning<Writer>{{}, classes({batch, 128}, 100, 256), classes({batch, 128}, 101, 256)});
   set_parameters(state->net);
   state->optimizer = adam();
   return learning(
-      state, [](auto& s, const Tensor& x, const Tensor& target) { return adam_step(s, x, target); }, mode);
+      state, [](auto& s, const Tensor& x, const Tensor& target) { return optimizer_step(s, x, target); }, mode);
 }
-
-}  // namespace
 
 Workloads networks() {
   return {{"g/digits_step", digits_step},
-          {"k/lstm_step", lstm_step},
+          {"k/lstm_step", letters_step<nn::LSTM>},
+          {"k/gru_step", letters_step<nn::GRU>},
           {"l/block_gradient", block_gradient},
-          {"l/gpt_step", gpt_step}};
+          {"l/gpt_step", [](Mode mode) { return gpt_step(mode); }},
+          {"p/embedding_step", embedding_step}};
 }

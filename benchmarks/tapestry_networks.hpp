@@ -13,3 +13,5 @@ using Workloads = std::vector<std::pair<std::string, std::function<bench::Worklo
 
 /// Training steps of the networks that people train.
 Workloads networks();
+/// One of them, a step of a small GPT, for a batch of any size.
+bench::Workload gpt_step(Mode mode, std::int64_t batch = 8);
