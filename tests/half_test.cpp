@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "autodiff/tape_limits.hpp"
 #include "backend/cpu/kernels/movement.hpp"
 #include "call_collector.hpp"
+#include "dispatch/tape_limits.hpp"
 #include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"

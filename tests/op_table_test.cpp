@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "autodiff/tape_limits.hpp"
 #include "call_collector.hpp"
 #include "dispatch/declaration.hpp"
+#include "dispatch/tape_limits.hpp"
 #include "expect.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "op_cases/op_cases.hpp"

@@ -104,9 +104,9 @@ class Gradient {
     detail::require_function(f, "Gradient", where);
     if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
       takes_one_ = true;
-      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g[0])); };
+      function_ = [f](const Call& call, Tensors&& g) -> Tensors { return in_list(f(call, std::move(g[0]))); };
     } else {
-      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return in_list(f(call, g)); };
+      function_ = [f](const Call& call, Tensors&& g) -> Tensors { return in_list(f(call, std::move(g))); };
     }
   }
 
@@ -117,13 +117,13 @@ class Gradient {
   /// Whether the function takes one Tensor, so that the op must have one output.
   bool takes_one() const { return takes_one_; }
   /// The gradients of the inputs.
-  Tensors operator()(const Call& call, const Tensors& gradients) const { return function_(call, gradients); }
+  Tensors operator()(const Call& call, Tensors gradients) const { return function_(call, std::move(gradients)); }
 
  private:
   static Tensors in_list(Tensors gradients) { return gradients; }
   static Tensors in_list(const Tensor& gradient) { return {gradient}; }
 
-  std::function<Tensors(const Call&, const Tensors&)> function_;
+  std::function<Tensors(const Call&, Tensors&&)> function_;
   bool flows_ = true, takes_one_ = false;
 };
 
@@ -354,6 +354,8 @@ class TAPESTRY_API Operation {
 /// of the other arguments), or a literal in braces or a container (which becomes a tensor as by `tp::tensor`); `{}` is
 /// an empty Tensor. It is always a parameter by value, and is never stored.
 ///
+/// An elementwise op may compute its result in the memory of a temporary tensor, which std::move makes of a named one.
+///
 /// `tensor()` of a float number is float64, so that the number loses no digit before it takes its dtype. An op to which
 /// this tensor is passed on still treats it as a number.
 class TAPESTRY_API In {
@@ -364,6 +366,10 @@ class TAPESTRY_API In {
   /// @{
   In(const Tensor& tensor, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : tensor_(&tensor), where_{file, line} {}
+  In(Tensor&& temporary, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
+      : In(std::as_const(temporary), file, line) {
+    is_temporary_ = true;
+  }
   In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
   template <class T>
   requires detail::is_number<T> In(T number, const char* file = __builtin_FILE(),
@@ -383,6 +389,19 @@ class TAPESTRY_API In {
   /// @}
   /// A tensor with another call site, for functions that pass an argument on.
   In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
+  /// The same argument. A temporary stays with the other one: a function whose last use of its argument is to pass it
+  /// on gives it away by std::move.
+  /// @{
+  In(const In& other)
+      : tensor_(other.tensor_),
+        own_(other.own_),
+        wide_(other.wide_),
+        variable_(other.variable_),
+        where_(other.where_) {}
+  In(In&&) noexcept = default;
+  In& operator=(const In&) = delete;
+  ~In() = default;
+  /// @}
 
   /// The argument as a tensor: the value of a Variable, or a number as a tensor without dimensions.
   /// @{
@@ -393,6 +412,12 @@ class TAPESTRY_API In {
   /// The argument with another element type. A number or a list of numbers is converted as it was written, without loss
   /// of digits on the way.
   Tensor as(DType dtype) const { return (bool(wide_) && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
+  /// For the dispatcher: empties the temporary tensor that was given, so that it keeps no memory until the end of the
+  /// caller's expression. Returns whether one was given.
+  bool release() const {
+    if (is_temporary_) *const_cast<Tensor*>(tensor_) = Tensor();
+    return is_temporary_;
+  }
   /// Whether a C++ number was given.
   bool is_number() const { return bool(tensor()) && tensor().impl().weak; }
   /// Whether a list of floats was given, which has more digits than its float32 tensor.
@@ -406,6 +431,7 @@ class TAPESTRY_API In {
   In(const Init& literal, Where where);
 
   const Tensor* tensor_ = nullptr;  ///< the caller's tensor; nullptr: own_
+  bool is_temporary_ = false;
   Tensor own_;
   Tensor wide_;  ///< a list of floats as float64
   const Variable* variable_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include "backend/backend.hpp"
 #include "core/deferred.hpp"
+#include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
@@ -37,22 +38,16 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared)
       ".  Calculated input gradient shape: ", gradient.shape()));
 }
 
-/// Whether no other handle and no view uses the elements, so that they may be changed in place.
-bool is_private(const Tensor& tensor) {
-  return !tensor.is_symbolic() && !detail::is_deferred(tensor) && tensor.is_contiguous() &&
-         !tensor.impl().references.is_shared() && !tensor.impl().storage->references.is_shared();
-}
-
 }  // namespace
 
 namespace {
 
-Tensors gradient_of_call(const Call& call, const Tensors& arrived) {
+Tensors gradient_of_call(const Call& call, Tensors&& arrived) {
   const Op& op = call.op();
   try {
-    return op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived, op.composition);
+    return op.gradient ? op.gradient(call, std::move(arrived)) : gradient_of_composition(call, arrived, op.composition);
   } catch (const NoValueError& error) {
-    const Needs needs = op.gradient ? op.needs : needs_inputs;
+    const Needs needs = needs_of(op);
     const auto blame = [&](const Tensors& kept, std::uint32_t needed, std::string_view what) {
       for (std::size_t i = 0; i < kept.size(); ++i)
         if (bool(kept[i]) && kept[i].id() == error.tensor && (needed >> std::min<std::size_t>(i, 31) & 1) == 0)
@@ -129,8 +124,8 @@ void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   Tensor& sum = gradients_[slot];
   if (!sum) {
     sum = std::move(gradient);
-  } else if (recorders().empty() && is_private(sum) && !gradient.is_symbolic() && !detail::is_deferred(gradient) &&
-             sum.spec() == gradient.spec() && sum.device() == gradient.device()) {
+  } else if (recorders().empty() && detail::is_private(sum) && !gradient.is_symbolic() &&
+             !detail::is_deferred(gradient) && sum.spec() == gradient.spec() && sum.device() == gradient.device()) {
     // This adds in place, without another memory block.
     backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);
   } else {
@@ -191,7 +186,7 @@ void Backward::pass(RecordedCall& record) {
     if (op.gradient_sums)
       for (const std::int32_t input : record.inputs)
         arrived.push_back(is_live(input) ? std::move(gradients_[input]) : Tensor());
-    Tensors gradients = gradient_of_call(call, arrived);
+    Tensors gradients = gradient_of_call(call, std::move(arrived));
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));

@@ -8,19 +8,17 @@
 
 #include "autodiff/backward.hpp"
 #include "autodiff/recorded_tape.hpp"
-#include "autodiff/tape_limits.hpp"
 #include "autodiff/variable_cell.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/abandoned_recorders.hpp"
+#include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
+#include "dispatch/tape_limits.hpp"
 #include "ops/batching.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
-
-// Below this size a tensor without its data would take as much memory as the data.
-constinit std::size_t strip_above_bytes = 256;
 
 namespace {
 
@@ -125,11 +123,14 @@ class GradientTape::Record final : public Recorder {
     }
     if (!differentiable) return;
     RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
-    // The gradient of a composition starts from the inputs.
-    const Op& op = record.call.op();
-    const Needs needs = op.gradient ? op.needs : needs_inputs;
+    const Needs needs = needs_of(record.call.op());
     strip(record.call.mutable_inputs(), needs.inputs);
     strip(record.call.mutable_outputs(), needs.outputs);
+  }
+
+  bool keeps_input(const Call& call, std::size_t i) const override {
+    const Op& op = call.op();
+    return op.gradient.flows() && (needs_of(op).inputs >> std::min<std::size_t>(i, 31) & 1) != 0;
   }
 
   void extend(const Call& call) override {

@@ -24,6 +24,13 @@ inline std::size_t nbytes(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
 }
 
+/// Whether no other handle and no view uses the elements, so that they may be changed in place.
+inline bool is_private(const Tensor& tensor) {
+  const TensorImpl& impl = tensor.impl();
+  return impl.storage && !impl.origin && impl.contiguous && !impl.references.is_shared() &&
+         !impl.storage->references.is_shared();
+}
+
 /// A tensor without data: it has a dtype and a shape, whose sizes may be unknown.
 Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());
 

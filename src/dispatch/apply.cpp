@@ -11,8 +11,13 @@
 #include "dispatch/autocast.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
+#include "dispatch/tape_limits.hpp"
 
 namespace tapestry {
+
+// Below this size a tensor without its data would take as much memory as the data.
+constinit std::size_t strip_above_bytes = 256;
+
 namespace {
 
 // Constant-initialised, so that access needs no guard.
@@ -179,6 +184,36 @@ void execute(Call& call, const Specs& specs, Device device) {
 
 namespace {
 
+bool release(std::initializer_list<In> given) {
+  bool any = false;
+  for (const In& each : given) any |= each.release();
+  return any;
+}
+
+/// Whether the elements of input i are used by nobody but this call, and are as many and of the type of the output.
+bool may_overwrite(const Call& call, std::size_t i, const Spec& output) {
+  const Tensor& input = call.input(i);
+  return detail::is_private(input) && input.impl().storage->bytes > strip_above_bytes &&
+         input.dtype() == output.dtype && input.shape() == output.shape &&
+         std::none_of(recorders().begin(), recorders().end(),
+                      [&](const Recorder* recorder) { return recorder->keeps_input(call, i); });
+}
+
+/// Computes an elementwise op in the memory of one of its inputs, which loses it. Returns whether there is such an
+/// input.
+bool execute_in_place(Call& call, const Specs& specs, Device device) {
+  const Op& op = call.op();
+  if (!op.forward || !op.forward.is_elementwise()) return false;
+  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+    if (!may_overwrite(call, i, specs[0])) continue;
+    call.mutable_outputs().push_back(view_of(call.input(i)));
+    op.forward(backend_of(device), call);
+    call.mutable_inputs()[i] = detail::without_data(call.input(i));
+    return true;
+  }
+  return false;
+}
+
 bool has_unknown_type(const Tensors& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.dtype() == DType::unknown; });
 }
@@ -206,8 +241,8 @@ void add_to_graph(Sink& sink, Call& call) {
 }
 
 /// Promotes the inputs of a call, checks their devices and computes the outputs. With a `sink`, it makes the call a
-/// node of that graph instead.
-void perform(Call& call, Sink* sink) {
+/// node of that graph instead. The temporaries among the arguments that were given are released.
+void perform(Call& call, Sink* sink, std::initializer_list<In> given = {}) {
   const Op& op = call.op();
   if (op.stateful && is_replayed(call)) return;
   try {
@@ -224,7 +259,7 @@ void perform(Call& call, Sink* sink) {
                                                            : common_device(inputs, call.attrs());
     const Specs specs = op.infer(call);
     require_values(op, call);
-    execute(call, specs, device);
+    if (!release(given) || !execute_in_place(call, specs, device)) execute(call, specs, device);
     if (logs_placement.load(std::memory_order_relaxed)) [[unlikely]]
       log_placement(call, device);
   } catch (Error& error) {
@@ -344,7 +379,7 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
         tell_read(recorders(), *variable, value);
         call.mutable_inputs()[i] = value;
       }
-  perform(call, sink);
+  perform(call, sink, inputs);
   const bool has_output = !call.outputs().empty();
   if (recorders().empty()) return has_output ? std::move(call.mutable_outputs()[0]) : Tensor();
   Tensor output = has_output ? call.output() : Tensor();

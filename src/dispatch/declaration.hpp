@@ -31,6 +31,9 @@ const OpAttr* find_attr(const Op& op, std::string_view name);
 /// What is wrong with a value of the declared kind, such as "has 3 elements"; nothing if it is valid.
 std::optional<std::string> problem_of(const OpAttr& attr, const AttrValue& value);
 
+/// What the op's gradient reads. That of a composition starts from the inputs.
+inline Needs needs_of(const Op& op) { return op.gradient ? op.needs : needs_inputs; }
+
 /// Whether the op's gradient is the one that the library has for it. A program may have registered another one.
 bool has_own_gradient(const Op& op);
 

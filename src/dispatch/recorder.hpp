@@ -113,6 +113,8 @@ class Recorder {
   virtual ~Recorder() = default;
   /// Called after an op has run or has become a node. The call may be moved from.
   virtual void record(Call&& call) = 0;
+  /// Whether `record` reads or keeps the elements of input i. Where no recorder does, the op may overwrite a temporary.
+  virtual bool keeps_input(const Call&, std::size_t /*i*/) const { return true; }
   /// Called when an op of a graph that may have been recorded gets more outputs. The call has all of them.
   virtual void extend(const Call&) {}
   /// Called before a stateful op, such as one that draws random numbers. The recorder may give the call its outputs and

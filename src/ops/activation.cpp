@@ -139,11 +139,11 @@ TAPESTRY_OP(leaky_relu_grad_op){{
 }  // namespace
 
 // clang-format off
-TAPESTRY_FLOAT_UNARY(sigmoid,  "Sigmoid",  needs_outputs, apply(sigmoid_grad_op, {y, g}))
-TAPESTRY_FLOAT_UNARY(tanh,     "Tanh",     needs_outputs, apply(tanh_grad_op, {y, g}))
-TAPESTRY_NUMBER_UNARY(relu,    "Relu",     needs_outputs, apply(relu_grad_op, {g, y}))
-TAPESTRY_FULL_UNARY(softplus, "Softplus", needs_inputs,  apply(softplus_grad_op, {g, x}))
-TAPESTRY_FLOAT_UNARY(elu,      "Elu",      needs_outputs, apply(elu_grad_op, {g, y}))
+TAPESTRY_FLOAT_UNARY(sigmoid,  "Sigmoid",  needs_outputs, apply(sigmoid_grad_op, {y, std::move(g)}))
+TAPESTRY_FLOAT_UNARY(tanh,     "Tanh",     needs_outputs, apply(tanh_grad_op, {y, std::move(g)}))
+TAPESTRY_NUMBER_UNARY(relu,    "Relu",     needs_outputs, apply(relu_grad_op, {std::move(g), y}))
+TAPESTRY_FULL_UNARY(softplus, "Softplus", needs_inputs,  apply(softplus_grad_op, {std::move(g), x}))
+TAPESTRY_FLOAT_UNARY(elu,      "Elu",      needs_outputs, apply(elu_grad_op, {std::move(g), y}))
 // clang-format on
 
 namespace {
@@ -209,9 +209,10 @@ TAPESTRY_OP(gelu_op){{
       const Tensor& x = call.input(0);
       return {x * (call.attr<bool>("approximate") ? 0.5 * (1.0 + gelu_tanh(x)) : normal_distribution(x))};
     },
-    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+    .gradient = [](const Call& call, Tensor g) -> Tensors {
       const Tensor& x = call.input(0);
-      return {call.attr<bool>("approximate") ? g * gelu_tanh_slope(x) : apply(gelu_grad_op, {g, x})};
+      return {call.attr<bool>("approximate") ? std::move(g) * gelu_tanh_slope(x)
+                                             : apply(gelu_grad_op, {std::move(g), x})};
     },
     .promotion = floating_type,
     .needs = needs_inputs,
@@ -226,14 +227,14 @@ Tensor silu_slope(const Tensor& x) {
 }  // namespace
 
 // clang-format off
-TAPESTRY_FLOAT_UNARY(silu, "Silu", needs_inputs, g * silu_slope(x), x * sigmoid(x))
+TAPESTRY_FLOAT_UNARY(silu, "Silu", needs_inputs, std::move(g) * silu_slope(x), x * sigmoid(x))
 // clang-format on
 
 Tensor leaky_relu(In x, double alpha, std::string_view name) {
-  return apply(leaky_relu_op, {x}, {{"alpha", alpha}}, name);
+  return apply(leaky_relu_op, {std::move(x)}, {{"alpha", alpha}}, name);
 }
 Tensor gelu(In x, bool approximate, std::string_view name) {
-  return apply(gelu_op, {x}, {{"approximate", approximate}}, name);
+  return apply(gelu_op, {std::move(x)}, {{"approximate", approximate}}, name);
 }
 
 }  // namespace tapestry

@@ -252,11 +252,11 @@ Tensor mirror_pad(In x, const std::vector<Padding>& paddings, PadMode mode, std:
 }  // namespace
 
 Tensor tile(In x, const Ints& multiples, std::string_view name) {
-  return apply(tile_op, {x}, {{"multiples", multiples}}, name);
+  return apply(tile_op, {std::move(x)}, {{"multiples", multiples}}, name);
 }
 
 Tensor repeat(In x, std::int64_t repeats, std::int64_t axis, std::string_view name) {
-  return apply(repeat_op, {x}, {{"repeats", repeats}, {"axis", axis}}, name);
+  return apply(repeat_op, {std::move(x)}, {{"repeats", repeats}, {"axis", axis}}, name);
 }
 
 Tensor repeat(In x, std::int64_t repeats, std::string_view name) {

@@ -291,7 +291,7 @@ Tensor detail::slice_update(In x, In value, std::initializer_list<Index> indices
 }
 
 Tensor slice(In x, const Ints& begin, const Ints& size, std::string_view name) {
-  return apply(slice_op, {x}, {{"begin", begin}, {"size", size}}, name);
+  return apply(slice_op, {std::move(x)}, {{"begin", begin}, {"size", size}}, name);
 }
 
 }  // namespace tapestry

@@ -514,22 +514,24 @@ Attrs axis_attrs(const Axes& axes) { return axes.all() ? Attrs{} : Attrs{{"axis"
 
 }  // namespace
 
-Tensor identity(In x, std::string_view name) { return apply(identity_op, {x}, {}, name); }
+Tensor identity(In x, std::string_view name) { return apply(identity_op, {std::move(x)}, {}, name); }
 Tensor ensure_shape(In x, const Shape& shape, std::string_view name) {
-  return apply(ensure_shape_op, {x}, {{"shape", shape}}, name);
+  return apply(ensure_shape_op, {std::move(x)}, {{"shape", shape}}, name);
 }
-Tensor stop_gradient(In x, std::string_view name) { return apply(stop_gradient_op, {x}, {}, name); }
+Tensor stop_gradient(In x, std::string_view name) { return apply(stop_gradient_op, {std::move(x)}, {}, name); }
 Tensor reshape(In x, const Shape& shape, std::string_view name) {
   if (!has_source(shape)) return apply(reshape_op, {x}, {{"shape", shape}}, name);
   const CallSiteScope site(x.where());
   return reshape_like(x, fill_like(shape, 0, {x->dtype(), x->device()}, x, {}, x.where()), name);
 }
 Tensor transpose(In x, const Ints& perm, std::string_view name) {
-  return apply(transpose_op, {x}, perm.empty() ? Attrs{} : Attrs{{"perm", perm}}, name);
+  return apply(transpose_op, {std::move(x)}, perm.empty() ? Attrs{} : Attrs{{"perm", perm}}, name);
 }
-Tensor squeeze(In x, const Axes& axes, std::string_view name) { return apply(squeeze_op, {x}, axis_attrs(axes), name); }
+Tensor squeeze(In x, const Axes& axes, std::string_view name) {
+  return apply(squeeze_op, {std::move(x)}, axis_attrs(axes), name);
+}
 Tensor expand_dims(In x, const Axes& axes, std::string_view name) {
-  return apply(expand_dims_op, {x}, {{"axis", axes.list()}}, name);
+  return apply(expand_dims_op, {std::move(x)}, {{"axis", axes.list()}}, name);
 }
 Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
   if (!has_source(shape)) return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
@@ -540,9 +542,11 @@ Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
     return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
   });
 }
-Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
+Tensor flip(In x, const Axes& axes, std::string_view name) {
+  return apply(flip_op, {std::move(x)}, axis_attrs(axes), name);
+}
 Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::string_view name) {
-  return apply(roll_op, {x}, {{"shift", shift}, {"axis", axis}}, name);
+  return apply(roll_op, {std::move(x)}, {{"shift", shift}, {"axis", axis}}, name);
 }
 Tensor shape(In x, std::string_view name) {
   return apply(shape_op, {x}, {}, detail::plain_name(name, detail::Worded::result, x.where()));

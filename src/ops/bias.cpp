@@ -35,7 +35,8 @@ TAPESTRY_OP(bias_add_op){{
 }  // namespace
 
 Tensor bias_add(In x, In bias, std::string_view name) {
-  return apply(bias_add_op, {x, bias}, {}, detail::plain_name(name, detail::Worded::layout, x.where()));
+  const std::string_view node = detail::plain_name(name, detail::Worded::layout, x.where());
+  return apply(bias_add_op, {std::move(x), std::move(bias)}, {}, node);
 }
 
 }  // namespace tapestry

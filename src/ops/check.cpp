@@ -52,7 +52,7 @@ TAPESTRY_OP(check_numerics_op){{
 }  // namespace
 
 Tensor check_numerics(In x, std::string_view message, std::string_view name) {
-  return apply(check_numerics_op, {x}, {{"message", std::string(message)}}, name);
+  return apply(check_numerics_op, {std::move(x)}, {{"message", std::string(message)}}, name);
 }
 
 }  // namespace tapestry

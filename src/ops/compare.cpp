@@ -73,20 +73,34 @@ namespace ops {
 const Op &equal = equal_op, &where = where_op;
 }  // namespace ops
 
-Tensor equal(In a, In b, std::string_view name) { return apply(equal_op, {a, b}, {}, name); }
-Tensor not_equal(In a, In b, std::string_view name) { return apply(not_equal_op, {a, b}, {}, name); }
-Tensor less(In a, In b, std::string_view name) { return apply(less_op, {a, b}, {}, name); }
-Tensor less_equal(In a, In b, std::string_view name) { return apply(less_equal_op, {a, b}, {}, name); }
-Tensor greater(In a, In b, std::string_view name) { return apply(greater_op, {a, b}, {}, name); }
-Tensor greater_equal(In a, In b, std::string_view name) { return apply(greater_equal_op, {a, b}, {}, name); }
-Tensor logical_and(In a, In b, std::string_view name) { return apply(logical_and_op, {a, b}, {}, name); }
-Tensor logical_or(In a, In b, std::string_view name) { return apply(logical_or_op, {a, b}, {}, name); }
+Tensor equal(In a, In b, std::string_view name) { return apply(equal_op, {std::move(a), std::move(b)}, {}, name); }
+Tensor not_equal(In a, In b, std::string_view name) {
+  return apply(not_equal_op, {std::move(a), std::move(b)}, {}, name);
+}
+Tensor less(In a, In b, std::string_view name) { return apply(less_op, {std::move(a), std::move(b)}, {}, name); }
+Tensor less_equal(In a, In b, std::string_view name) {
+  return apply(less_equal_op, {std::move(a), std::move(b)}, {}, name);
+}
+Tensor greater(In a, In b, std::string_view name) { return apply(greater_op, {std::move(a), std::move(b)}, {}, name); }
+Tensor greater_equal(In a, In b, std::string_view name) {
+  return apply(greater_equal_op, {std::move(a), std::move(b)}, {}, name);
+}
+Tensor logical_and(In a, In b, std::string_view name) {
+  return apply(logical_and_op, {std::move(a), std::move(b)}, {}, name);
+}
+Tensor logical_or(In a, In b, std::string_view name) {
+  return apply(logical_or_op, {std::move(a), std::move(b)}, {}, name);
+}
 Tensor logical_xor(In a, In b, std::string_view name) {
   require_type(a, bool_type);
   require_type(b, bool_type);
   return apply(not_equal_op, {a, b}, {}, name);
 }
-Tensor where(In condition, In a, In b, std::string_view name) { return apply(where_op, {condition, a, b}, {}, name); }
-Tensor clip(In x, In low, In high, std::string_view name) { return apply(clip_op, {x, low, high}, {}, name); }
+Tensor where(In condition, In a, In b, std::string_view name) {
+  return apply(where_op, {std::move(condition), std::move(a), std::move(b)}, {}, name);
+}
+Tensor clip(In x, In low, In high, std::string_view name) {
+  return apply(clip_op, {std::move(x), std::move(low), std::move(high)}, {}, name);
+}
 
 }  // namespace tapestry

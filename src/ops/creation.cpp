@@ -198,8 +198,8 @@ Tensor full(const Shape& shape, In value, const TensorOptions& options, std::str
   return broadcast_to(In(element, where), shape, name).contiguous(where);
 }
 
-Tensor zeros_like(In x, std::string_view name) { return apply(zeros_like_op, {x}, {}, name); }
-Tensor ones_like(In x, std::string_view name) { return apply(ones_like_op, {x}, {}, name); }
+Tensor zeros_like(In x, std::string_view name) { return apply(zeros_like_op, {std::move(x)}, {}, name); }
+Tensor ones_like(In x, std::string_view name) { return apply(ones_like_op, {std::move(x)}, {}, name); }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options, std::string_view name, Where where) {
   return blaming("Eye", where, [&] {

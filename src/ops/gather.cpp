@@ -307,12 +307,14 @@ const Op &gather = gather_op, &unsorted_segment_sum = scatter_op;
 }  // namespace ops
 
 Tensor gather(In x, In indices, std::int64_t axis, std::string_view name) {
-  return apply(gather_op, {x, indices}, {{"axis", axis}}, name);
+  return apply(gather_op, {std::move(x), std::move(indices)}, {{"axis", axis}}, name);
 }
 Tensor embedding_lookup(In params, In ids, std::string_view name) { return gather(params, ids, 0, name); }
-Tensor gather_nd(In x, In indices, std::string_view name) { return apply(gather_nd_op, {x, indices}, {}, name); }
+Tensor gather_nd(In x, In indices, std::string_view name) {
+  return apply(gather_nd_op, {std::move(x), std::move(indices)}, {}, name);
+}
 Tensor take_along_axis(In x, In indices, std::int64_t axis, std::string_view name) {
-  return apply(take_along_op, {x, indices}, {{"axis", axis}}, name);
+  return apply(take_along_op, {std::move(x), std::move(indices)}, {{"axis", axis}}, name);
 }
 
 Tensor scatter_add(In x, In indices, In updates, std::string_view name) {

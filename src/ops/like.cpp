@@ -107,10 +107,18 @@ TAPESTRY_OP(size_like_op){{
 
 }  // namespace
 
-Tensor sum_like(In x, In like, std::string_view name) { return apply(sum_like_op, {x, like}, {}, name); }
-Tensor broadcast_like(In x, In like, std::string_view name) { return apply(broadcast_like_op, {x, like}, {}, name); }
-Tensor reshape_like(In x, In like, std::string_view name) { return apply(reshape_like_op, {x, like}, {}, name); }
-Tensor size_like(In x, In like, std::string_view name) { return apply(size_like_op, {x, like}, {}, name); }
+Tensor sum_like(In x, In like, std::string_view name) {
+  return apply(sum_like_op, {std::move(x), std::move(like)}, {}, name);
+}
+Tensor broadcast_like(In x, In like, std::string_view name) {
+  return apply(broadcast_like_op, {std::move(x), std::move(like)}, {}, name);
+}
+Tensor reshape_like(In x, In like, std::string_view name) {
+  return apply(reshape_like_op, {std::move(x), std::move(like)}, {}, name);
+}
+Tensor size_like(In x, In like, std::string_view name) {
+  return apply(size_like_op, {std::move(x), std::move(like)}, {}, name);
+}
 
 Tensor checked_like(const Tensor& x, const Tensor& like) {
   if (x.shape().is_known() && like.shape().is_known()) return is_recorded() ? identity(x) : x;

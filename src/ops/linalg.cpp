@@ -437,25 +437,27 @@ Tensor solve_by(const Op& op, In a, In b, const Attrs& attrs, std::string_view n
 
 }  // namespace
 
-Tensor diag_part(In x, std::string_view name) { return apply(diag_part_op, {x}, {}, name); }
-Tensor set_diag(In x, In diagonal, std::string_view name) { return apply(set_diag_op, {x, diagonal}, {}, name); }
+Tensor diag_part(In x, std::string_view name) { return apply(diag_part_op, {std::move(x)}, {}, name); }
+Tensor set_diag(In x, In diagonal, std::string_view name) {
+  return apply(set_diag_op, {std::move(x), std::move(diagonal)}, {}, name);
+}
 Tensor trace(In x, std::string_view name) {
   const CallSiteScope site(x.where());
   return reduce_sum(diag_part(x), -1, name);
 }
 Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std::string_view name) {
-  return apply(band_part_op, {x}, {{"num_lower", lower}, {"num_upper", upper}}, name);
+  return apply(band_part_op, {std::move(x)}, {{"num_lower", lower}, {"num_upper", upper}}, name);
 }
 
-Tensor cholesky(In x, std::string_view name) { return apply(cholesky_op, {x}, {}, name); }
+Tensor cholesky(In x, std::string_view name) { return apply(cholesky_op, {std::move(x)}, {}, name); }
 Tensor solve(In a, In b, const SolveOptions& options, std::string_view name) {
   return solve_by(solve_op, a, b, {{"adjoint", options.adjoint}}, name);
 }
 Tensor triangular_solve(In a, In b, const TriangularSolveOptions& options, std::string_view name) {
   return solve_by(triangular_solve_op, a, b, {{"lower", options.lower}, {"adjoint", options.adjoint}}, name);
 }
-Tensor inverse(In x, std::string_view name) { return apply(inverse_op, {x}, {}, name); }
-Tensor det(In x, std::string_view name) { return apply(det_op, {x}, {}, name); }
+Tensor inverse(In x, std::string_view name) { return apply(inverse_op, {std::move(x)}, {}, name); }
+Tensor det(In x, std::string_view name) { return apply(det_op, {std::move(x)}, {}, name); }
 LogDeterminant slogdet(In x, std::string_view name) {
   const Tensors parts = apply_all(slogdet_op, {x.tensor()}, {}, name, x.where());
   return {parts[0], parts[1]};

@@ -8,7 +8,7 @@ namespace tapestry {
 namespace {
 
 /// One of the two gradients of an op y = f(a, b); the backward walk sums it to the shape of its input.
-using PartialRule = Tensor (*)(const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& g);
+using PartialRule = Tensor (*)(const Tensor& a, const Tensor& b, const Tensor& y, Tensor&& g);
 
 template <Binary f, TypeSet allowed>
 Op binary_op(const char* name, Promotion promotion, Needs needs, Precision precision, PartialRule rule_a,
@@ -17,10 +17,14 @@ Op binary_op(const char* name, Promotion promotion, Needs needs, Precision preci
       .name = name,
       .infer = broadcast_of<allowed>,
       .forward = binary<f>,
-      .gradient = [rule_a, rule_b](const Call& call, const Tensor& g) -> Tensors {
-        const auto partial = [&](PartialRule rule) { return rule(call.input(0), call.input(1), call.output(), g); };
+      .gradient = [rule_a, rule_b](const Call& call, Tensor g) -> Tensors {
+        const auto partial = [&](PartialRule rule, Tensor&& arrived) {
+          return rule(call.input(0), call.input(1), call.output(), std::move(arrived));
+        };
+        // The last rule may compute in the memory of g.
         return wanted(
-            call, [&] { return partial(rule_a); }, [&] { return partial(rule_b); });
+            call, [&] { return partial(rule_a, call.wants_gradient(1) ? Tensor(g) : std::move(g)); },
+            [&] { return partial(rule_b, std::move(g)); });
       },
       .promotion = promotion,
       .needs = needs,
@@ -57,23 +61,25 @@ Tensor log_of_positive(const Tensor& a) { return log(where(greater(a, 0.0), a, 1
   (binary_op<Binary::functor, allowed>(name_in_tensorflow, promotion, reads, Precision::precision,               \
                                        TAPESTRY_PARTIAL(gradient_a), TAPESTRY_PARTIAL(gradient_b)));             \
   }                                                                                                              \
-  Tensor function(In a, In b, std::string_view name) { return apply(function##_op, {a, b}, {}, name); }
+  Tensor function(In a, In b, std::string_view name) {                                                           \
+    return apply(function##_op, {std::move(a), std::move(b)}, {}, name);                                         \
+  }
 
 #define TAPESTRY_PARTIAL(expression)                                                                       \
   []([[maybe_unused]] const Tensor& a, [[maybe_unused]] const Tensor& b, [[maybe_unused]] const Tensor& y, \
-     [[maybe_unused]] const Tensor& g) -> Tensor { return expression; }
+     [[maybe_unused]] Tensor&& g) -> Tensor { return expression; }
 
 // clang-format off
 TAPESTRY_NUMBER_BINARY(add,      add,      "AddV2", needs_nothing, g, g)
-TAPESTRY_NUMBER_BINARY(subtract, subtract, "Sub",   needs_nothing, g, -g)
-TAPESTRY_NUMBER_BINARY(multiply, multiply, "Mul",   needs_inputs,  g * b, g * a)
+TAPESTRY_NUMBER_BINARY(subtract, subtract, "Sub",   needs_nothing, g, -std::move(g))
+TAPESTRY_NUMBER_BINARY(multiply, multiply, "Mul",   needs_inputs,  std::move(g) * b, std::move(g) * a)
 TAPESTRY_NUMBER_BINARY(mod,     floor_mod, "FloorMod", needs_inputs, g, -(g * floor_divide(a, b)))
 TAPESTRY_BINARY(power, power, "Pow", number_types, common_type, (Needs{3, 1}), full, g * power_slope(a, b), g * y * log_of_positive(a))
 TAPESTRY_NUMBER_BINARY(maximum,  maximum,  "Maximum", needs_inputs, where(greater_equal(a, b), g, 0.0), where(greater_equal(a, b), 0.0, g))
 TAPESTRY_NUMBER_BINARY(minimum,  minimum,  "Minimum", needs_inputs, where(less_equal(a, b), g, 0.0), where(less_equal(a, b), 0.0, g))
 TAPESTRY_BINARY(squared_difference, squared_difference, "SquaredDifference", number_types, common_type, needs_inputs, full, 2.0 * g * (a - b), 2.0 * g * (b - a))
 
-TAPESTRY_FLOAT_BINARY(divide, divide,  "RealDiv", (Needs{2, 1}), g / b, -(g * y / b))
+TAPESTRY_FLOAT_BINARY(divide, divide,  "RealDiv", (Needs{2, 1}), std::move(g) / b, -(std::move(g) * y / b))
 TAPESTRY_FLOAT_BINARY(divide_no_nan, divide_no_nan, "DivNoNan", (Needs{2, 1}), divide_no_nan(g, b), -divide_no_nan(g * y, b))
 TAPESTRY_FLOAT_BINARY(atan2,  atan2,   "Atan2", needs_inputs, g * b / (square(a) + square(b)), -(g * a / (square(a) + square(b))))
 TAPESTRY_FLOAT_BINARY(xlogy,  xlogy,   "Xlogy", needs_inputs, g * xlogy(not_equal(a, 0.0).cast(a.dtype()), b), g * where(equal(a, 0.0), 0.0, a / b))
@@ -92,7 +98,9 @@ TAPESTRY_OP(floor_divide_op){{
 
 }  // namespace
 
-Tensor floor_divide(In a, In b, std::string_view name) { return apply(floor_divide_op, {a, b}, {}, name); }
+Tensor floor_divide(In a, In b, std::string_view name) {
+  return apply(floor_divide_op, {std::move(a), std::move(b)}, {}, name);
+}
 
 namespace ops {
 const Op &add = add_op, &subtract = subtract_op, &multiply = multiply_op, &divide = divide_op;

@@ -11,17 +11,17 @@ namespace tapestry {
 using std::numbers::inv_sqrtpi;
 
 // clang-format off
-TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -g)
-TAPESTRY_NUMBER_UNARY(abs,      "Abs",   needs_inputs,  g * sign(x))
+TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -std::move(g))
+TAPESTRY_NUMBER_UNARY(abs,      "Abs",   needs_inputs,  std::move(g) * sign(x))
 TAPESTRY_NUMBER_UNARY(sign,     "Sign",  needs_nothing, zeros_like(g))
-TAPESTRY_UNARY(square, "Square", number_types, no_promotion, needs_inputs, full, g * (2.0 * x))
+TAPESTRY_UNARY(square, "Square", number_types, no_promotion, needs_inputs, full, std::move(g) * (2.0 * x))
 
 TAPESTRY_FULL_UNARY(reciprocal, "Reciprocal", needs_outputs, -(g * square(y)))
-TAPESTRY_FLOAT_UNARY(sqrt,  "Sqrt",  needs_outputs, 0.5 * g / y)
+TAPESTRY_FLOAT_UNARY(sqrt,  "Sqrt",  needs_outputs, 0.5 * std::move(g) / y)
 TAPESTRY_FULL_UNARY(rsqrt, "Rsqrt", needs_outputs, -0.5 * g * (y * square(y)))
-TAPESTRY_FULL_UNARY(exp,   "Exp",   needs_outputs, g * y)
+TAPESTRY_FULL_UNARY(exp,   "Exp",   needs_outputs, std::move(g) * y)
 TAPESTRY_FULL_UNARY(expm1, "Expm1", needs_inputs,  g * exp(x))
-TAPESTRY_FULL_UNARY(log,   "Log",   needs_inputs,  g / x)
+TAPESTRY_FULL_UNARY(log,   "Log",   needs_inputs,  std::move(g) / x)
 TAPESTRY_FULL_UNARY(log1p, "Log1p", needs_inputs,  g / (1.0 + x))
 TAPESTRY_FLOAT_UNARY(sin,   "Sin",   needs_inputs,  g * cos(x))
 TAPESTRY_FLOAT_UNARY(cos,   "Cos",   needs_inputs,  -(g * sin(x)))
@@ -63,11 +63,11 @@ TAPESTRY_OP(logical_not_op)(step_op<Unary::logical_not, bool_type, boolean>("Log
 
 }  // namespace
 
-Tensor floor(In x, std::string_view name) { return apply(floor_op, {x}, {}, name); }
-Tensor ceil(In x, std::string_view name) { return apply(ceil_op, {x}, {}, name); }
-Tensor round(In x, std::string_view name) { return apply(round_op, {x}, {}, name); }
-Tensor is_nan(In x, std::string_view name) { return apply(is_nan_op, {x}, {}, name); }
-Tensor is_finite(In x, std::string_view name) { return apply(is_finite_op, {x}, {}, name); }
-Tensor logical_not(In x, std::string_view name) { return apply(logical_not_op, {x}, {}, name); }
+Tensor floor(In x, std::string_view name) { return apply(floor_op, {std::move(x)}, {}, name); }
+Tensor ceil(In x, std::string_view name) { return apply(ceil_op, {std::move(x)}, {}, name); }
+Tensor round(In x, std::string_view name) { return apply(round_op, {std::move(x)}, {}, name); }
+Tensor is_nan(In x, std::string_view name) { return apply(is_nan_op, {std::move(x)}, {}, name); }
+Tensor is_finite(In x, std::string_view name) { return apply(is_finite_op, {std::move(x)}, {}, name); }
+Tensor logical_not(In x, std::string_view name) { return apply(logical_not_op, {std::move(x)}, {}, name); }
 
 }  // namespace tapestry

@@ -285,12 +285,13 @@ void require_product(const In& a, const In& b, const MatMulOptions& options, std
 Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
   if (!a->shape().has_rank() || !b->shape().has_rank()) {
     const auto redo = [options](const Tensors& known) -> Tensors { return {matmul(known[0], known[1], options)}; };
-    return apply(matmul_op, {a, b}, with_redo(product_attrs<matrix_attrs>(options), redo), name);
+    return apply(matmul_op, {std::move(a), std::move(b)}, with_redo(product_attrs<matrix_attrs>(options), redo), name);
   }
   const bool row = a->rank() == 1, column = b->rank() == 1;
   if (!row && !column) {
-    if (a->rank() <= 2 && b->rank() <= 2) return apply(matmul_op, {a, b}, product_attrs<matrix_attrs>(options), name);
-    return apply(batch_matmul_op, {a, b}, product_attrs<batch_attrs>(options), name);
+    if (a->rank() <= 2 && b->rank() <= 2)
+      return apply(matmul_op, {std::move(a), std::move(b)}, product_attrs<matrix_attrs>(options), name);
+    return apply(batch_matmul_op, {std::move(a), std::move(b)}, product_attrs<batch_attrs>(options), name);
   }
   const CallSiteScope site(a.where());
   require_product(a, b, {!row && options.transpose_a, !column && options.transpose_b}, name);

@@ -268,7 +268,7 @@ Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions&
 }
 
 Tensor normal_like(In like, const NormalLikeOptions& options, std::string_view name) {
-  return apply(normal_op, {like}, {{"mean", options.mean}, {"stddev", options.stddev}}, name);
+  return apply(normal_op, {std::move(like)}, {{"mean", options.mean}, {"stddev", options.stddev}}, name);
 }
 
 Tensor uniform_like(In like, const UniformLikeOptions& options, std::string_view name) {
@@ -277,7 +277,7 @@ Tensor uniform_like(In like, const UniformLikeOptions& options, std::string_view
 }
 
 Tensor bernoulli_like(In like, double probability, std::string_view name) {
-  return apply(bernoulli_op, {like}, {{"probability", probability}}, name);
+  return apply(bernoulli_op, {std::move(like)}, {{"probability", probability}}, name);
 }
 
 Tensor categorical(In logits, std::int64_t num_samples, std::string_view name) {

@@ -92,7 +92,7 @@ Tensor cumsum(In x, std::int64_t axis, const ScanOptions& options, std::string_v
   return apply(cumsum_op, {x}, scan_attrs(axis, options), name);
 }
 Tensor cumprod(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
-  return apply(cumprod_op, {x}, scan_attrs(axis, options), name);
+  return apply(cumprod_op, {std::move(x)}, scan_attrs(axis, options), name);
 }
 
 }  // namespace tapestry

@@ -366,7 +366,7 @@ Tensor in_parts(const Tensor& x, const Tensor& mask) {
 
 }  // namespace
 
-Tensor nonzero(In x, std::string_view name) { return apply(where_op, {x}, {}, name); }
+Tensor nonzero(In x, std::string_view name) { return apply(where_op, {std::move(x)}, {}, name); }
 
 Tensor boolean_mask(In x, In mask, std::string_view name) {
   return blaming("BooleanMask", x.where(), [&] {

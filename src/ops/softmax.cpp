@@ -113,7 +113,7 @@ TAPESTRY_OP(log_softmax_op){{
 
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
-  if (axis == -1) return apply(op, {x}, {}, name);
+  if (axis == -1) return apply(op, {std::move(x)}, {}, name);
   return blaming(op.name, x.where(), [&] {
     if (!x->shape().has_rank()) {
       const auto redo = [&op, axis](const Tensors& known) -> Tensors { return {along_axis(op, known[0], axis, {})}; };
@@ -130,7 +130,11 @@ Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) 
 
 }  // namespace
 
-Tensor softmax(In x, std::int64_t axis, std::string_view name) { return along_axis(softmax_op, x, axis, name); }
-Tensor log_softmax(In x, std::int64_t axis, std::string_view name) { return along_axis(log_softmax_op, x, axis, name); }
+Tensor softmax(In x, std::int64_t axis, std::string_view name) {
+  return along_axis(softmax_op, std::move(x), axis, name);
+}
+Tensor log_softmax(In x, std::int64_t axis, std::string_view name) {
+  return along_axis(log_softmax_op, std::move(x), axis, name);
+}
 
 }  // namespace tapestry

@@ -5,7 +5,7 @@
 namespace tapestry {
 
 /// The gradient of an op of one input, from its input, its output and the gradient that arrives.
-using ChainRule = Tensor (*)(const Tensor& x, const Tensor& y, const Tensor& g);
+using ChainRule = Tensor (*)(const Tensor& x, const Tensor& y, Tensor&& g);
 /// The function as a composition of public ops.
 using UnaryComposition = Tensor (*)(const Tensor& x);
 
@@ -20,8 +20,8 @@ Op unary_op(const char* name, Promotion promotion, Needs needs, Precision precis
       .infer = same_shape_of<allowed>,
       .forward = unary<f>,
       .composition = std::move(composed),
-      .gradient = [rule](const Call& call, const Tensor& g) -> Tensors {
-        return {rule(call.input(0), call.output(), g)};
+      .gradient = [rule](const Call& call, Tensor g) -> Tensors {
+        return {rule(call.input(0), call.output(), std::move(g))};
       },
       .promotion = promotion,
       .needs = needs,
@@ -46,10 +46,10 @@ Op unary_op(const char* name, Promotion promotion, Needs needs, Precision precis
   TAPESTRY_OP(function##_op)                                                                                   \
   (unary_op<Unary::function, allowed>(name_in_tensorflow, promotion, reads, Precision::precision,              \
                                       []([[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& y,   \
-                                         const Tensor& g) -> Tensor {                                          \
+                                         Tensor&& g) -> Tensor {                                               \
                                         return gradient;                                                       \
                                       } __VA_OPT__(, [](const Tensor& x) -> Tensor { return __VA_ARGS__; }))); \
   }                                                                                                            \
-  Tensor function(In x, std::string_view name) { return apply(function##_op, {x}, {}, name); }
+  Tensor function(In x, std::string_view name) { return apply(function##_op, {std::move(x)}, {}, name); }
 
 }  // namespace tapestry

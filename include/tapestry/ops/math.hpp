@@ -62,23 +62,23 @@ TAPESTRY_API Tensor clip(In x, In low, In high, std::string_view name = {});
 /// @{
 template <int = 0>
 Tensor operator+(In a, In b) {
-  return add(a, b);
+  return add(std::move(a), std::move(b));
 }
 template <int = 0>
 Tensor operator-(In a, In b) {
-  return subtract(a, b);
+  return subtract(std::move(a), std::move(b));
 }
 template <int = 0>
 Tensor operator*(In a, In b) {
-  return multiply(a, b);
+  return multiply(std::move(a), std::move(b));
 }
 template <int = 0>
 Tensor operator/(In a, In b) {
-  return divide(a, b);
+  return divide(std::move(a), std::move(b));
 }
 template <int = 0>
 Tensor operator-(In x) {
-  return negative(x);
+  return negative(std::move(x));
 }
 /// @}
 /// Assign a new tensor to the handle. The tensor to which it referred does not change.
