@@ -11,8 +11,12 @@
 
 #include <doctest/doctest.h>
 
+#include "distributed/rpc/served_session.hpp"
 #include "expect.hpp"
+#include "io/rpc/islands.hpp"
 #include "io/rpc/messages.hpp"
+#include "io/rpc/split_graph.hpp"
+#include "io/tensorflow/op_rules.hpp"
 #include "memory_cluster.hpp"
 #include "refused.hpp"
 #include "same_bits.hpp"
@@ -273,6 +277,79 @@ TEST_CASE("slots are at the task of their Variable, also those of a row-sparse g
                                train::MonitoredSessionOptions{.is_chief = worker == 0, .max_wait_secs = 5});
       sessions[worker]->run(step, {{ids, {1, 2, 1}}});
     }
+  }
+}
+
+TEST_CASE("several nodes that stand for one op stay together where a graph is split, and run as this op") {
+  std::vector<std::pair<const char*, std::function<std::unique_ptr<train::Optimizer>()>>> optimizers;
+  optimizers.emplace_back("momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.1, 0.9); });
+  optimizers.emplace_back("Adagrad", [] { return std::make_unique<train::AdagradOptimizer>(0.1); });
+  const std::string own = "/job:worker/replica:0/task:0", other = "/job:ps/replica:0/task:0";
+  for (const auto& [optimizer, make] : optimizers) {
+    INFO(std::string(optimizer));
+    const Graph graph;
+    const auto scope = graph.as_default();
+    const auto placed = device(train::replica_device_setter(ClusterSpec({{"ps", {"a:1"}}, {"worker", {"b:2"}}})));
+    const Variable table(ones({10, 2}), {.name = "table"}), b(ones({2}), {.name = "b"});
+    const Tensor ids = placeholder(int64, {-1}, "ids"), y = placeholder(float32, {-1, 2}, "y");
+    const Operation step = make()->minimize(reduce_sum(square(sigmoid(embedding_lookup(table, ids) + b) - y)));
+
+    const io::GraphDef file = io::decode(graph.as_graph_def());
+    std::set<std::string> whole, found;
+    detail::ServedSession types(file, std::make_shared<io::VariableTable>("", 1 << 20), ServerOptions());
+    const rpc::RunNames names{.feeds = {"ids:0", "y:0"}, .targets = {step.name()}};
+    const rpc::PlacedGraph needed = rpc::place_on_tasks(file, names, own, {other, own});
+    for (const io::NodeDef& each : needed.nodes)
+      if (each.attrs.contains(io::hint_op)) whole.insert(each.name);
+    const auto parts =
+        rpc::cut(needed, names,
+                 {.own = own,
+                  .devices_of =
+                      [](const std::string& task) {
+                        return std::vector<rpc::DeviceDef>{{.name = task + "/device:CPU:0", .device_type = "CPU"}};
+                      },
+                  .spec_of = [&](const std::string& t) { return types.spec_of(t); }});
+    CHECK(parts.size() == 2);
+    for (const rpc::TaskPart& part : parts) {
+      std::vector<std::unique_ptr<detail::ServedSession>> islands;
+      rpc::find_islands(
+          part.graph,
+          {.most_bytes = 1 << 20,
+           .make =
+               [&](std::size_t, const io::GraphDef& island) {
+                 for (const io::NodeDef& each : island.nodes)
+                   if (each.attrs.contains(io::hint_op)) found.insert(each.name);
+                 const auto variables = std::make_shared<io::VariableTable>("", 1 << 20);
+                 islands.push_back(std::make_unique<detail::ServedSession>(island, variables, ServerOptions()));
+               },
+           .spec_of = [&](std::size_t island, const std::string& t) { return islands.at(island)->spec_of(t); }});
+    }
+    CHECK(whole.size() > 4);
+    CHECK(found == whole);
+  }
+}
+
+TEST_CASE("the rows of a table are trained on a parameter server as in this process, also where some are equal") {
+  Cluster cluster(5180);
+  for (const bool adaptive : {false, true}) {
+    const auto train = [&](const std::string& target, const char* task) {
+      Graph graph;
+      const auto scope = graph.as_default();
+      const auto on = device(task);
+      const Variable table(ones({10, 2}), {.name = "table"});
+      const auto elsewhere = device(*task == '\0' ? "" : "/job:worker/task:0");
+      const Tensor ids = placeholder(int64, {-1}, "ids"), y = placeholder(float32, {-1, 2}, "y");
+      std::unique_ptr<train::Optimizer> own = std::make_unique<train::AdagradOptimizer>(0.1);
+      if (!adaptive) own = std::make_unique<train::MomentumOptimizer>(0.1, 0.9);
+      const Operation step = own->minimize(reduce_sum(square(sigmoid(embedding_lookup(table, ids)) - y)));
+      const Session session = target.empty() ? Session(graph) : Session(target, graph);
+      session.run(global_variables_initializer());
+      for (const Tensor& batch : {tensor({1, 2, 3, 4}), tensor({1, 2, 1, 1}), tensor({7, 7, 7, 7})})
+        session.run(step, {{ids, batch.cast(int64)}, {y, reshape(batch.cast(float32), {4, 1}) * tensor({0.1F, 0.2F})}});
+      return session.run(table);
+    };
+    check_same_bits({train(cluster.target(), "/job:ps/task:1")}, {train("", "")});
+    Session::reset(cluster.target());
   }
 }
 

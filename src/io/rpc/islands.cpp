@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "io/rpc/compositions.hpp"
 #include "io/rpc/resource_ops.hpp"
-#include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io::rpc {
 namespace {
@@ -94,10 +94,7 @@ void drop_broken_hints(GraphDef& graph) {
     if (std::all_of(inputs.begin(), inputs.end(),
                     [&](const std::string& each) { return names.contains(edge_of(each).node); }))
       continue;
-    std::erase_if(node.attrs, [](const auto& attr) {
-      return attr.first.starts_with(hint_prefix) || attr.first == hint_op || attr.first == hint_inputs ||
-             attr.first == hint_numbers;
-    });
+    std::erase_if(node.attrs, [](const auto& attr) { return is_hint(attr.first); });
   }
 }
 
@@ -202,6 +199,7 @@ class Builder {
         }
         if (grows) pending.push_back(user);
       }
+    keep_compositions(users, waits);
     const auto count = [](const Bits& bits) {
       int sum = 0;
       for (const std::uint64_t each : bits) sum += std::popcount(each);
@@ -220,6 +218,24 @@ class Builder {
     for (auto& [wait, members] : classes) {
       for (const std::size_t i : members) island_of_[i] = members_.size();
       members_.push_back(std::move(members));
+    }
+  }
+
+  /// Has the nodes that stand for one op wait together, where nothing else needs those between.
+  void keep_compositions(const std::vector<std::vector<std::size_t>>& users, std::vector<Bits>& waits) const {
+    const auto number_of = [&](const std::string& name) {
+      const auto found = index_.find(name);
+      return found == index_.end() ? none : found->second;
+    };
+    for (std::size_t last = 0; last < nodes_.size(); ++last) {
+      const std::vector<std::size_t> inner = inner_nodes(nodes_, last, number_of);
+      const std::unordered_set<std::size_t> members(inner.begin(), inner.end());
+      const auto is_own = [&](std::size_t user) { return user == last || members.contains(user); };
+      const auto may_wait = [&](std::size_t i) {
+        return !is_receive(i) && !is_use(i) && std::all_of(users[i].begin(), users[i].end(), is_own);
+      };
+      if (!std::all_of(inner.begin(), inner.end(), may_wait)) continue;
+      for (const std::size_t i : inner) waits[i] = waits[last];
     }
   }
 
@@ -264,6 +280,11 @@ class Builder {
     part_.sends.push_back(std::move(send));
   }
 
+  /// The node of an island that has what another one computes.
+  static std::string fed_name(const Edge& edge) {
+    return edge.output == 0 ? edge.node : detail::join(edge.node, "/_output_", edge.output);
+  }
+
   void build_island(std::size_t number) {
     Islands::Island& island = part_.islands[number];
     GraphDef graph{.nodes = {}, .library = library_, .producer = producer_};
@@ -285,7 +306,7 @@ class Builder {
           add_once(nodes_[from]);
           node.inputs.push_back(nodes_[i].inputs[k]);
         } else {
-          const std::string name = edge.output == 0 ? edge.node : detail::join(edge.node, "/_output_", edge.output);
+          const std::string name = fed_name(edge);
           const std::size_t place = place_of(edge);
           const std::pair<std::string, std::size_t> feed{name + ":0", place};
           if (std::find(island.feeds.begin(), island.feeds.end(), feed) == island.feeds.end())
@@ -294,6 +315,10 @@ class Builder {
           node.inputs.push_back(name);
         }
       }
+      rename_hinted(node, [&](const Edge& edge) {
+        const bool is_fed = edge.output > 0 && there.contains(fed_name(edge));
+        return is_fed ? fed_name(edge) : edge.input();
+      });
       graph.nodes.push_back(std::move(node));
       there.insert(nodes_[i].name);
     }

@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "io/rpc/node_edges.hpp"
+#include "io/rpc/compositions.hpp"
 #include "io/rpc/resource_ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -139,6 +139,11 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     return found->second;
   };
 
+  const auto number_of = [&](const std::string& name) {
+    const auto found = index.find(name);
+    return found == index.end() ? graph.nodes.size() : found->second;
+  };
+
   // Find the nodes that the run needs.
   std::set<std::string> fed;
   for (const std::string& each : run.feeds) {
@@ -183,6 +188,9 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
       const bool reference = is_variable(source) || (takes_reference(source) && !source.op.ends_with("VariableOp"));
       if (reference ? takes_reference(node) : makes_resource(source)) groups.unite(i, from->second);
     }
+    // A device scope moves an op as a whole, so that its nodes are together anyway, but for those of an update, which
+    // goes to its Variable.
+    for (const std::size_t inner : inner_nodes(graph.nodes, i, number_of)) groups.unite(inner, i);
   }
 
   // Choose a task for each group: a node that makes a resource decides first.
@@ -243,6 +251,7 @@ class Cutter {
     for (const std::string& each : run_.fetches) add_fetch(edge_of(each));
     std::vector<TaskPart> list;
     for (auto& [task, part] : parts_) {
+      for (NodeDef& node : part.nodes) rename_hinted(node, [&](const Edge& edge) { return name_there(edge, task); });
       part.library = graph_.library;
       part.producer = graph_.producer;
       list.push_back({task, std::move(part)});
@@ -279,6 +288,7 @@ class Cutter {
     NodeDef node = given;
     node.device = full_device(node, task);
     node.inputs.clear();
+    if (node.attrs.contains(hint_op)) take_hints(node, task);
     std::map<std::string, std::vector<std::string>> controls;  // by the other tasks: what must have ended there
     std::set<std::string> own_controls;
     for (const std::string& input : given.inputs) {
@@ -311,6 +321,39 @@ class Cutter {
     const NodeDef& source = graph_.nodes[index_.at(edge.node)];
     if (source.op == "Const") return copy(source, task);
     return transfer(edge, type_of(edge), options_.spec_of(edge.tensor()).shape, from, task);
+  }
+
+  /// Prepares the hints of a node for its task. They do not hold where a tensor between its nodes is fed.
+  void take_hints(NodeDef& node, const std::string& task) {
+    std::vector<std::size_t> all = inner_nodes(graph_.nodes, index_.at(node.name), [&](const std::string& name) {
+      const auto found = index_.find(name);
+      return found == index_.end() ? graph_.nodes.size() : found->second;
+    });
+    all.push_back(index_.at(node.name));
+    for (const std::size_t i : all)
+      for (const std::string& input : graph_.nodes[i].inputs)
+        if (const Edge edge = edge_of(input); edge.node.starts_with(node.name + "/") && fed_.contains(edge.tensor()))
+          std::erase_if(node.attrs, [](const auto& attr) { return is_hint(attr.first); });
+    for (const std::string& each : attr_or<ListDef>(node, hint_inputs, {}).strings)
+      if (const auto source = index_.find(edge_of(each).node); source != index_.end())
+        if (const NodeDef& from = graph_.nodes[source->second]; from.op == "Const" && task_of(from.name) != task)
+          copy(from, task);
+  }
+
+  /// How hints at a task name a tensor: as nodes do, if one of them needs it.
+  std::string name_there(const Edge& edge, const std::string& task) const {
+    const auto found = [](const auto& names, const auto& key, const std::string& otherwise) {
+      const auto name = names.find(key);
+      return name == names.end() ? otherwise : name->second;
+    };
+    if (fed_.contains(edge.tensor())) {
+      const std::string received = found(feeds_, edge.tensor(), edge.input());
+      return task == options_.own ? received : found(transfers_, std::pair(received + ":0", task), edge.input());
+    }
+    const auto source = index_.find(edge.node);
+    if (source == index_.end() || graph_.tasks[source->second] == task) return edge.input();
+    if (graph_.nodes[source->second].op == "Const") return found(copies_, std::pair(edge.node, task), edge.input());
+    return found(transfers_, std::pair(edge.tensor(), task), edge.input());
   }
 
   TypeCode type_of(const Edge& edge) const {
