@@ -14,10 +14,13 @@
 namespace tapestry::test {
 
 /// A channel that delays calls, and loses requests and replies.
-class FaultyChannel final : public detail::Channel {
+class FaultyChannel final : public detail::WaitingChannel {
  public:
   FaultyChannel(std::shared_ptr<detail::Channel> channel, std::uint64_t seed)
       : channel_(std::move(channel)), random_(seed) {}
+  FaultyChannel(const FaultyChannel&) = delete;
+  FaultyChannel& operator=(const FaultyChannel&) = delete;
+  ~FaultyChannel() override { finish(); }
 
   detail::Reply call(const std::string& method, detail::Pieces request, const detail::CallOptions& options) override {
     std::uint64_t fate = 0;

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <climits>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -96,6 +98,8 @@ class Service final {
       if (!ok) return refuse(grpc::Status::CANCELLED);
       if (const grpc::Status refusal = service_.count_call(); !refusal.ok()) return refuse(refusal);
       is_counted_ = true;
+      end_with_server_.emplace(service_.stopping_.get_token(), [stop = stop_]() mutable { stop.request_stop(); });
+      if (begin_answer()) return true;
       service_.workers_.start([service = &service_] { service->work(); });
       handle();
       return false;
@@ -114,24 +118,25 @@ class Service final {
       return true;
     }
 
-    void handle() {
-      grpc::Status status;
-      {
-        const std::stop_callback end_with_server(service_.stopping_.get_token(), [&] { stop_.request_stop(); });
-        try {
-          const Reply request = reply_of(request_);
-          reply_ = buffer_of(service_.handler_({.method = context_.method(),
-                                                .request = request.bytes,
-                                                .deadline = context_.deadline(),
-                                                .stop = stop_.get_token()}));
-        } catch (const Error& error) {
-          status = {static_cast<grpc::StatusCode>(error.code()), error.message()};
-        } catch (const std::exception& error) {
-          status = {grpc::StatusCode::INTERNAL, error.what()};
-        }
-      }
-      request_.Clear();
-      // After either call, this may be gone.
+    /// For a request whose reply waits for others; false for any other one. After it, this may be gone.
+    bool begin_answer() {
+      const auto& begin = service_.options_.address.begin;
+      if (!begin) return false;
+      const Reply request = reply_of(request_);
+      return begin(context_.method(), request.bytes, stop_.get_token(),
+                   [this](Pieces reply, const std::exception_ptr& error) {
+                     grpc::Status status;
+                     try {
+                       if (error) std::rethrow_exception(error);
+                       reply_ = buffer_of(std::move(reply));
+                     } catch (const Error& failure) {
+                       status = {static_cast<grpc::StatusCode>(failure.code()), failure.message()};
+                     }
+                     finish(status);
+                   });
+    }
+    /// After it, this may be gone.
+    void finish(const grpc::Status& status) {
       if (status.ok()) {
         stream_.WriteAndFinish(reply_, {}, status, &written_);
       } else {
@@ -139,11 +144,29 @@ class Service final {
       }
     }
 
+    void handle() {
+      grpc::Status status;
+      try {
+        const Reply request = reply_of(request_);
+        reply_ = buffer_of(service_.handler_({.method = context_.method(),
+                                              .request = request.bytes,
+                                              .deadline = context_.deadline(),
+                                              .stop = stop_.get_token()}));
+      } catch (const Error& error) {
+        status = {static_cast<grpc::StatusCode>(error.code()), error.message()};
+      } catch (const std::exception& error) {
+        status = {grpc::StatusCode::INTERNAL, error.what()};
+      }
+      request_.Clear();
+      finish(status);
+    }
+
     Service& service_;
     grpc::GenericServerContext context_;
     grpc::GenericServerAsyncReaderWriter stream_{&context_};
     grpc::ByteBuffer request_, reply_;
     std::stop_source stop_;
+    std::optional<std::stop_callback<std::function<void()>>> end_with_server_;
     bool is_counted_ = false;
     std::atomic<int> left_ = 2;
     Event begun_{this, &OneCall::begin}, read_{this, &OneCall::handle_read}, written_{this, &OneCall::leave},

@@ -2,9 +2,14 @@
 
 #include <climits>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
 
 #include <grpcpp/generic/generic_stub.h>
 
@@ -13,6 +18,35 @@
 
 namespace tapestry::detail {
 namespace {
+
+/// A call that nobody waits for.
+struct BegunCall {
+  grpc::ClientContext context{};
+  grpc::ByteBuffer reply{};
+  grpc::Status status{};
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader{};
+  std::optional<std::stop_callback<std::function<void()>>> leave{};
+  std::function<void(BegunCall&)> end{};
+};
+
+/// The replies of begun calls. A thread takes them.
+grpc::CompletionQueue& replies() {
+  // Channels may live as long as the process: never destroyed.
+  static grpc::CompletionQueue& queue = *[] {
+    auto* made = new grpc::CompletionQueue;
+    std::thread([made] {
+      void* tag = nullptr;
+      bool ok = false;
+      while (made->Next(&tag, &ok)) {
+        const std::unique_ptr<BegunCall> call(static_cast<BegunCall*>(tag));
+        call->leave.reset();
+        call->end(*call);
+      }
+    }).detach();
+    return made;
+  }();
+  return queue;
+}
 
 class GrpcChannel final : public Channel {
  public:
@@ -33,8 +67,31 @@ class GrpcChannel final : public Channel {
     void* tag = nullptr;
     bool ok = false;
     queue.Next(&tag, &ok);
-    if (!status.ok()) fail(status);
+    if (!status.ok()) fail(status, is_encrypted_);
     return reply_of(reply);
+  }
+
+  void begin(const std::string& method, Pieces request, const CallOptions& options, Done done) override {
+    auto call = std::make_unique<BegunCall>();
+    if (options.timeout_in_ms > 0)
+      call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options.timeout_in_ms));
+    call->end = [is_encrypted = is_encrypted_, done = std::move(done)](BegunCall& ended) {
+      Reply reply;
+      std::exception_ptr error;
+      try {
+        if (!ended.status.ok()) fail(ended.status, is_encrypted);
+        reply = reply_of(ended.reply);
+      } catch (const Error&) {
+        error = std::current_exception();
+      }
+      done(reply, error);
+    };
+    call->reader = stub_.PrepareUnaryCall(&call->context, method, buffer_of(std::move(request)), &replies());
+    call->reader->StartCall();
+    if (options.stop.stop_possible())
+      call->leave.emplace(options.stop, [context = &call->context] { context->TryCancel(); });
+    BegunCall& begun = *call.release();  // the thread may have ended it when this returns
+    begun.reader->Finish(&begun.reply, &begun.status, &begun);
   }
 
  private:
@@ -63,9 +120,9 @@ class GrpcChannel final : public Channel {
     return arguments;
   }
 
-  [[noreturn]] void fail(const grpc::Status& status) const {
+  [[noreturn]] static void fail(const grpc::Status& status, bool is_encrypted) {
     // What gRPC tells where it can make no connection of the keys; a later call would fare no better.
-    if (is_encrypted_ && status.error_message().starts_with("empty address list"))
+    if (is_encrypted && status.error_message().starts_with("empty address list"))
       throw InvalidArgumentError("gRPC cannot use this side's certificate.pem, key.pem and authority.pem together");
     throw_status(status.error_code(), status.error_message());
   }

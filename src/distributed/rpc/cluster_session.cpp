@@ -66,13 +66,9 @@ void ClusterSession::close() {
       continue;
     }
     // A task that does not hear of it ends the session by itself, later.
-    place_.worker.threads().start([request, task = task, &tasks = place_.tasks] {
-      constexpr std::int64_t most_milliseconds = 1000;
-      try {
-        call_worker<rpc::Empty>(tasks, task, "DeleteWorkerSession", request, {.timeout_in_ms = most_milliseconds});
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
-      }
-    });
+    constexpr std::int64_t most_milliseconds = 1000;
+    begin_call<rpc::Empty>(place_.tasks, task, "DeleteWorkerSession", request, {.timeout_in_ms = most_milliseconds},
+                           [](const rpc::Empty&, const std::exception_ptr&) {});
   }
 }
 
@@ -265,16 +261,18 @@ void ClusterSession::begin_elsewhere(const std::shared_ptr<Step>& step) {
   for (const Part& part : step->plan->parts) {
     if (part.task == place_.task) continue;
     step->begin();
-    place_.worker.threads().start([step, request = request_for(*step, part), task = part.task, &tasks = place_.tasks] {
-      try {
-        auto response =
-            call_worker<rpc::RunGraphResponse>(tasks, task, "RunGraph", request, {.stop = step->any.token()});
-        if (response.status_code != 0) throw_status(response.status_code, response.status_error_message);
-        step->end(std::move(response));
-      } catch (const Error&) {
-        step->fail(std::current_exception());
-      }
-    });
+    begin_call<rpc::RunGraphResponse>(place_.tasks, part.task, "RunGraph", request_for(*step, part),
+                                      {.stop = step->any.token()},
+                                      [step](rpc::RunGraphResponse response, std::exception_ptr error) {
+                                        try {
+                                          if (error) std::rethrow_exception(error);
+                                          if (response.status_code != 0)
+                                            throw_status(response.status_code, response.status_error_message);
+                                        } catch (const Error&) {
+                                          return step->fail(std::current_exception());
+                                        }
+                                        step->end(std::move(response));
+                                      });
   }
 }
 
@@ -311,13 +309,9 @@ void ClusterSession::end_step(Step& step) {
       place_.worker.cleanup_graph(cleanup);
       continue;
     }
-    place_.worker.threads().start([cleanup, task = part.task, &tasks = place_.tasks] {
-      constexpr std::int64_t most_milliseconds = 1000;
-      try {
-        call_worker<rpc::Empty>(tasks, task, "CleanupGraph", cleanup, {.timeout_in_ms = most_milliseconds});
-      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the task forgets old steps by itself
-      }
-    });
+    constexpr std::int64_t most_milliseconds = 1000;  // the task forgets old steps by itself
+    begin_call<rpc::Empty>(place_.tasks, part.task, "CleanupGraph", cleanup, {.timeout_in_ms = most_milliseconds},
+                           [](const rpc::Empty&, const std::exception_ptr&) {});
   }
   if (step.error) std::rethrow_exception(step.error);
 }

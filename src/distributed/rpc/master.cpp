@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <optional>
 #include <random>
 #include <unordered_set>
 
@@ -61,11 +62,15 @@ class Master final : public Server::Service {
     check(options);
     const std::string address = cluster.task_address(options.job, options.task, {});
     const std::size_t colon = address.rfind(':');
-    listener_ = transport.listen(
-        {.host = options.bind, .port = std::stoi(address.substr(colon + 1)), .message_bytes = options.message_bytes},
-        [this](std::string_view method, std::string_view request, std::stop_token stop) {
-          return answer(method, request, std::move(stop));
-        });
+    listener_ =
+        transport.listen({.host = options.bind,
+                          .port = std::stoi(address.substr(colon + 1)),
+                          .message_bytes = options.message_bytes,
+                          .begin = [this](std::string_view method, std::string_view request, std::stop_token stop,
+                                          const Respond& respond) { return begin(method, request, stop, respond); }},
+                         [this](std::string_view method, std::string_view request, std::stop_token stop) {
+                           return answer(method, request, std::move(stop));
+                         });
     target_ = join(scheme, "://", address.substr(0, colon), ":", listener_->port());
   }
   Master(const Master&) = delete;
@@ -115,13 +120,47 @@ class Master final : public Server::Service {
   // ---- Requests ----
 
   Pieces answer(std::string_view method, std::string_view request, std::stop_token stop) {
+    return with_status([&] { return dispatch(method, request, std::move(stop)); });
+  }
+
+  /// Errors as the client gets them.
+  template <class Make>
+  Pieces with_status(const Make& make) const {
     try {
-      return dispatch(method, request, std::move(stop));
+      return make();
     } catch (const Error& error) {
       throw_status(code_of(error), text_of(error));
     } catch (const std::bad_alloc&) {
       throw ResourceExhaustedError("The server is out of memory");
     }
+  }
+
+  /// Most calls between tasks ask for tensors that are still to be computed. No thread waits with them.
+  bool begin(std::string_view method, std::string_view request, const std::stop_token& stop, const Respond& respond) {
+    if (method != "/tensorflow.WorkerService/RecvTensor") return false;
+    const auto answer = [this, respond](const auto& make) {
+      Pieces reply;
+      std::exception_ptr failure;
+      try {
+        reply = with_status(make);
+      } catch (const Error&) {
+        failure = std::current_exception();
+      }
+      respond(std::move(reply), failure);
+    };
+    std::optional<rpc::RecvTensorRequest> wanted;
+    try {
+      wanted = rpc::decode<rpc::RecvTensorRequest>(request);
+      check_incarnation(wanted->rendezvous_key);
+    } catch (...) {
+      answer([error = std::current_exception()]() -> Pieces { std::rethrow_exception(error); });
+      return true;
+    }
+    worker_.recv_tensor(
+        *wanted, stop, [answer](const rpc::RecvTensorResponse& response, const std::exception_ptr& error) {
+          answer([&] { return error ? (std::rethrow_exception(error), Pieces()) : rpc::encode(response); });
+        });
+    return true;
   }
 
   Pieces dispatch(std::string_view method, std::string_view request, std::stop_token stop) {

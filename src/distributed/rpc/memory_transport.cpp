@@ -84,9 +84,12 @@ class MemoryListener final : public Listener {
   Workers workers_;
 };
 
-class MemoryChannel final : public Channel {
+class MemoryChannel final : public WaitingChannel {
  public:
   explicit MemoryChannel(int port) : port_(port) {}
+  MemoryChannel(const MemoryChannel&) = delete;
+  MemoryChannel& operator=(const MemoryChannel&) = delete;
+  ~MemoryChannel() override { finish(); }
 
   Reply call(const std::string& method, Pieces request, const CallOptions& options) override {
     const auto call = std::make_shared<Call>();
@@ -141,6 +144,20 @@ class MemoryTransport final : public Transport {
 };
 
 }  // namespace
+
+void WaitingChannel::begin(const std::string& method, Pieces request, const CallOptions& options, Done done) {
+  const auto shared = std::make_shared<Pieces>(std::move(request));
+  threads_.start([this, method, shared, options, done = std::move(done)] {
+    Reply reply;
+    std::exception_ptr error;
+    try {
+      reply = call(method, std::move(*shared), options);
+    } catch (const Error&) {
+      error = std::current_exception();
+    }
+    done(reply, error);
+  });
+}
 
 Transport& memory_transport() {
   static MemoryTransport& transport = *new MemoryTransport;

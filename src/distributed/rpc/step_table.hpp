@@ -1,14 +1,16 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "tapestry/tensor.hpp"
 
@@ -18,10 +20,15 @@ namespace tapestry::detail {
 /// makes the step known.
 class StepTable {
  public:
-  /// Throws the error of the step, if it has failed.
+  /// Gets the tensor, or an error; called once, on any thread.
+  using Arrival = std::function<void(Tensor, std::exception_ptr)>;
+
+  /// Throws the error of the step, if it has failed. Calls who waits for the tensor.
   void send(std::int64_t step, const std::string& key, const Tensor& value);
-  /// Waits for a tensor, and takes it. Throws the error of the step as soon as it has failed, CancelledError when a
-  /// stop is requested, and ResourceExhaustedError for too many waits.
+  /// Takes a tensor as soon as it is there. The error is that of the step as soon as it has failed, CancelledError when
+  /// a stop is requested, and ResourceExhaustedError for too many waits.
+  void receive(std::int64_t step, const std::string& key, const std::stop_token& stop, Arrival arrival);
+  /// The same, but waits for the tensor and throws the error.
   Tensor receive(std::int64_t step, const std::string& key, const std::stop_token& stop);
   /// Ends all waits of a step with an error, those to come, too.
   void abort(std::int64_t step, const std::exception_ptr& error);
@@ -31,16 +38,29 @@ class StepTable {
   void clear(const std::exception_ptr& error);
 
  private:
+  struct Wait {
+    Arrival arrival{};
+    std::optional<std::stop_callback<std::function<void()>>> leave{};
+  };
   struct Step {
     std::map<std::string, Tensor, std::less<>> sent{};
+    std::multimap<std::string, std::shared_ptr<Wait>> waiting{};
     std::exception_ptr error{};
-    std::size_t waiting = 0;
   };
-  std::shared_ptr<Step> at(std::int64_t step);
+  /// What is to be called when the lock is released.
+  struct Ended {
+    ~Ended() {
+      for (const Arrival& each : arrivals) each(Tensor(), error);
+    }
+    std::vector<Arrival> arrivals{};
+    std::exception_ptr error{};
+  };
+  Step& at(std::int64_t step, Ended& given_up);
+  void end_waits(Step& step, Ended& ended);
+  void leave(std::int64_t step, const std::shared_ptr<Wait>& wait);
 
   std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::map<std::int64_t, std::shared_ptr<Step>> steps_;
+  std::map<std::int64_t, Step> steps_;
   std::size_t waits_ = 0;
   std::deque<std::int64_t> order_;  ///< in which the steps became known
 };

@@ -17,6 +17,16 @@ std::string clients_key(std::string name) {
   return "client;" + name.substr(0, name.find(';'));
 }
 
+/// The tensor that another task has sent.
+Tensor received(const rpc::RecvTensorResponse& response, const std::string& name) {
+  if (response.is_dead)
+    throw UnimplementedError(join("The tensor ", name, " of a branch that was not taken comes from another task"));
+  if (!response.tensor.value)
+    throw UnimplementedError(join("The tensor ", name, " of another task is of the type ",
+                                  io::type_name(response.tensor.type), ", which Tapestry lacks"));
+  return response.tensor.value.contiguous();
+}
+
 }  // namespace
 
 TaskWorker::TaskWorker(Tasks& tasks, std::string name, const ServerOptions& options, std::shared_ptr<TaskState> state,
@@ -102,25 +112,22 @@ rpc::Empty TaskWorker::deregister_graph(const rpc::DeregisterGraphRequest& reque
 
 void TaskWorker::receive(std::int64_t step, const Transfer& transfer, const std::stop_token& stop,
                          GraphPart::Arrival arrival) {
-  threads_.start([this, step, transfer, stop, arrival = std::move(arrival)] {
-    try {
-      if (transfer.is_clients) return arrival(steps_.receive(step, clients_key(transfer.tensor_name), stop), nullptr);
-      if (transfer.sender() == name_) return arrival(steps_.receive(step, transfer.key(), stop), nullptr);
-      const auto response = call_worker<rpc::RecvTensorResponse>(
-          tasks_, transfer.sender(), "RecvTensor",
-          rpc::RecvTensorRequest{.step_id = step, .rendezvous_key = transfer.key(), .request_id = new_request_id()},
-          {.stop = stop});
-      if (response.is_dead)
-        throw UnimplementedError(
-            join("The tensor ", transfer.tensor_name, " of a branch that was not taken comes from another task"));
-      if (!response.tensor.value)
-        throw UnimplementedError(join("The tensor ", transfer.tensor_name, " of another task is of the type ",
-                                      io::type_name(response.tensor.type), ", which Tapestry lacks"));
-      arrival(response.tensor.value.contiguous(), nullptr);
-    } catch (const Error&) {
-      arrival(Tensor(), std::current_exception());
-    }
-  });
+  if (transfer.is_clients) return steps_.receive(step, clients_key(transfer.tensor_name), stop, std::move(arrival));
+  if (transfer.sender() == name_) return steps_.receive(step, transfer.key(), stop, std::move(arrival));
+  begin_call<rpc::RecvTensorResponse>(
+      tasks_, transfer.sender(), "RecvTensor",
+      rpc::RecvTensorRequest{.step_id = step, .rendezvous_key = transfer.key(), .request_id = new_request_id()},
+      {.stop = stop},
+      [name = transfer.tensor_name, arrival = std::move(arrival)](const rpc::RecvTensorResponse& response,
+                                                                  std::exception_ptr error) {
+        Tensor value;
+        try {
+          if (!error) value = received(response, name);
+        } catch (const Error&) {
+          error = std::current_exception();
+        }
+        arrival(std::move(value), std::move(error));
+      });
 }
 
 void TaskWorker::use(const std::shared_ptr<TaskState>& state, const rpc::Islands::ResourceUse& use, Tensors inputs,
@@ -237,6 +244,15 @@ rpc::RunGraphResponse TaskWorker::run_partially(const rpc::RunGraphRequest& requ
   partial_runs_.erase(request.step_id);
   if (run->error) std::rethrow_exception(run->error);
   return response;
+}
+
+void TaskWorker::recv_tensor(const rpc::RecvTensorRequest& request, const std::stop_token& stop, Sent sent) {
+  steps_.receive(request.step_id, request.rendezvous_key, stop,
+                 [sent = std::move(sent)](const Tensor& value, const std::exception_ptr& error) {
+                   rpc::RecvTensorResponse response;
+                   if (!error) response.tensor = {io::code_of(value.dtype()), value};
+                   sent(response, error);
+                 });
 }
 
 rpc::RecvTensorResponse TaskWorker::recv_tensor(const rpc::RecvTensorRequest& request, const std::stop_token& stop) {

@@ -36,6 +36,10 @@ class TaskWorker {
   /// An error ends the step at this task: who waits for its tensors gets it, too. Of a run in several parts, the first
   /// call begins the graph, each one sends and fetches tensors, and the last one waits for its end.
   io::rpc::RunGraphResponse run_graph(const io::rpc::RunGraphRequest& request, const std::stop_token& stop);
+  using Sent = std::function<void(const io::rpc::RecvTensorResponse&, const std::exception_ptr&)>;
+  /// Calls `sent` when the tensor is there or has failed.
+  void recv_tensor(const io::rpc::RecvTensorRequest& request, const std::stop_token& stop, Sent sent);
+  /// The same, but waits.
   io::rpc::RecvTensorResponse recv_tensor(const io::rpc::RecvTensorRequest& request, const std::stop_token& stop);
   io::rpc::Empty cleanup_graph(const io::rpc::CleanupGraphRequest& request);
   io::rpc::Empty cleanup_all(const io::rpc::CleanupAllRequest& request);

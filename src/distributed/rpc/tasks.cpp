@@ -30,6 +30,15 @@ std::shared_ptr<Channel> Tasks::channel(const std::string& task) {
   return channel;
 }
 
+void throw_error_of(const std::string& task, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const UnavailableError& unavailable) {
+    if (unavailable.message().find("/job:") != std::string::npos) throw;
+    throw UnavailableError(join(task, " cannot be reached: ", unavailable.message()));
+  }
+}
+
 std::int64_t new_request_id() {
   thread_local std::mt19937_64 numbers{(std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()};
   return static_cast<std::int64_t>(numbers() | 1U);

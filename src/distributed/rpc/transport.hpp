@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
+#include "distributed/rpc/workers.hpp"
 #include "io/rpc/pieces.hpp"
 
 namespace tapestry::detail {
@@ -32,16 +34,39 @@ class Channel {
   /// answers; UnavailableError, at once, if there is no server or the connection breaks; DeadlineExceededError;
   /// CancelledError.
   virtual Reply call(const std::string& method, Pieces request, const CallOptions& options) = 0;
+  /// Gets the reply, or the error that `call` would throw.
+  using Done = std::function<void(const Reply&, const std::exception_ptr&)>;
+  /// Begins a call, and does not wait for the reply. Calls `done` once, on any thread; it must not wait.
+  virtual void begin(const std::string& method, Pieces request, const CallOptions& options, Done done) = 0;
+};
+
+/// A channel that waits for each reply on a thread.
+class WaitingChannel : public Channel {
+ public:
+  void begin(const std::string& method, Pieces request, const CallOptions& options, Done done) override;
+
+ protected:
+  /// Waits for the calls that have begun; for the destructors of derived classes.
+  void finish() { threads_.finish(); }
+
+ private:
+  Workers threads_;
 };
 
 /// What a server does with a request: returns the reply, or throws the error that the client gets. A stop is
 /// requested when the client's deadline has passed, or when the client or the server ends.
 using RequestHandler = std::function<Pieces(std::string_view method, std::string_view request, std::stop_token stop)>;
 
+/// Gives the client its reply, or an error; called once, on any thread.
+using Respond = std::function<void(Pieces, const std::exception_ptr&)>;
+
 struct ListenOptions {
   std::string host;  ///< of the interface that is listened at
   int port = 0;      ///< 0: a free one
   std::int64_t message_bytes = 0;
+  /// Takes a request whose reply has to wait for other requests, without waiting itself; false for one that is not of
+  /// this kind, which the RequestHandler gets. A transport whose threads may wait need not ask.
+  std::function<bool(std::string_view method, std::string_view request, std::stop_token stop, const Respond&)> begin{};
 };
 
 /// Calls a handler with each request that arrives, on threads of its own.
