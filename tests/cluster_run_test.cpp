@@ -353,6 +353,35 @@ TEST_CASE("the rows of a table are trained on a parameter server as in this proc
   }
 }
 
+TEST_CASE("the end of a run is told by its parts, without a transfer") {
+  Cluster cluster(5200);
+  const Graph graph;
+  const auto scope = graph.as_default();
+  std::vector<Variable> variables;
+  for (const char* task : {"/job:ps/task:0", "/job:ps/task:1"}) {
+    const auto on = device(task);
+    variables.emplace_back(1.0F, VariableOptions{.name = "v"});
+  }
+  std::vector<Operation> changes;
+  for (const Variable& each : variables) changes.push_back(each.assign_add(1.0).op());
+  const Operation all = group(changes, "all");
+  Tensor after;
+  {
+    const auto behind = control_dependencies({all});
+    after = variables[0] * 2.0;
+  }
+  const Session session(cluster.target(), graph);
+  session.run(global_variables_initializer());
+  const int before = cluster.transport.calls("RecvTensor");
+  session.run(all);
+  CHECK(cluster.transport.calls("RecvTensor") == before);
+  check_values(session.run(variables[0]), {2});
+  // What waits for the end still gets it from both.
+  const int again = cluster.transport.calls("RecvTensor");
+  check_values(std::get<1>(session.run(std::tuple{all, after})), {6});
+  CHECK(cluster.transport.calls("RecvTensor") > again);
+}
+
 TEST_CASE("an error of a task has the line of the program, and leaves the session usable") {
   const Cluster cluster(5030);
   const Tensor seven = ones({7});

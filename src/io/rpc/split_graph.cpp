@@ -244,6 +244,11 @@ class Cutter {
       : graph_(graph), run_(run), options_(options) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) index_.emplace(graph.nodes[i].name, i);
     for (const std::string& each : run.feeds) fed_.insert(edge_of(each).tensor());
+    for (const std::string& each : run.targets) ends_.insert(edge_of(each).node);
+    for (const NodeDef& node : graph.nodes) {
+      if (node.op != "NoOp") ends_.erase(node.name);
+      for (const std::string& input : node.inputs) ends_.erase(edge_of(input).node);
+    }
   }
 
   std::vector<TaskPart> parts() {
@@ -299,7 +304,7 @@ class Cutter {
         own_controls.insert("^" + here({.node = edge.node}, task));  // a placeholder that is fed
       } else if (task_of(edge.node) == task) {
         own_controls.insert(input);
-      } else {
+      } else if (!ends_.contains(node.name)) {
         controls[task_of(edge.node)].push_back(edge.node);
       }
     }
@@ -458,6 +463,7 @@ class Cutter {
   const CutOptions& options_;
   std::unordered_map<std::string, std::size_t> index_;
   std::set<std::string> fed_;
+  std::set<std::string> ends_;  ///< targets that do nothing, and that nothing waits for but the run, as for all parts
   std::map<std::string, GraphDef> parts_;
   std::map<std::string, std::vector<DeviceDef>> devices_;
   std::map<std::pair<std::string, std::string>, std::string> copies_, transfers_;
