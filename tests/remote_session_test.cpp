@@ -261,6 +261,15 @@ TEST_CASE("a run ends at its deadline, when it is stopped, and when its session 
   check_values(hasty.run(one, {}, {.timeout_in_ms = 60'000}, nullptr), {1});
   Session session(server.target(), graph);
   CHECK_THROWS_AS(session.run(never, {}, {.timeout_in_ms = 30}, nullptr), DeadlineExceededError);
+  const std::vector<Fetch> both{Fetch(never), Fetch(one)};
+  for (const Session& each : {session, Session(graph)}) {
+    const Session::Callable callable = each.make_callable(both), quick = each.make_callable({Fetch(one)});
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_THROWS_AS(callable.call({}, {.timeout_in_ms = 30}), DeadlineExceededError);
+    CHECK_THROWS_AS(callable.call({}, {.stop = stop.get_token()}), CancelledError);
+    check_values(quick.call({}, {.timeout_in_ms = 60'000})[0], {1});
+  }
 
   const auto ends = [&](const Session& each, const RunOptions& options, const std::function<void()>& end) {
     std::atomic<int> code = 0;

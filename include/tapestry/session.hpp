@@ -293,6 +293,8 @@ class TAPESTRY_API Session::Callable {
   /// @}
   /// The same with the values in a list.
   Tensors call(std::span<const Value> values, Where where = Where::here()) const;
+  /// The same with options, such as a time and a stop token that end the run.
+  Tensors call(std::span<const Value> values, const RunOptions& options, Where where = Where::here()) const;
 
  private:
   friend class Session;

@@ -66,7 +66,9 @@ Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::ve
   });
 }
 
-Tensors Session::Callable::call(std::span<const Value> values, Where where) const {
+Tensors Session::Callable::call(std::span<const Value> values, Where where) const { return call(values, {}, where); }
+
+Tensors Session::Callable::call(std::span<const Value> values, const RunOptions& options, Where where) const {
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
   fed.clear();  // a call that failed may have left some
@@ -75,7 +77,7 @@ Tensors Session::Callable::call(std::span<const Value> values, Where where) cons
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
     for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], where));
-    Tensors results = state_->session->run(state_->prepared, fed);
+    Tensors results = state_->session->run(state_->prepared, fed, options);
     fed.clear();
     return results;
   });

@@ -171,8 +171,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       throw UnimplementedError(
           detail::join("Tensor ", prepared.request.feeds[prepared.absorbed[0]].name(),
                        " cannot be fed in a session on a server: its value is an attribute of other operations"));
-    return prepared.remote ? prepared.remote->run(prepared.request, values)
-                           : remote_->run(prepared.request, values, options, metadata);
+    // The server keeps a callable's options with the callable.
+    const bool has_options = options.trace_level != TraceLevel::none || options.timeout_in_ms > 0 ||
+                             options.stop.stop_possible() || metadata != nullptr;
+    return prepared.remote && !has_options ? prepared.remote->run(prepared.request, values)
+                                           : remote_->run(prepared.request, values, options, metadata);
   }
 
   void require_open() const {
