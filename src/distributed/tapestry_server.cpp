@@ -43,21 +43,21 @@ tapestry::ClusterSpec cluster_of(int argc, char** argv) {
 tapestry::ServerOptions options_of(int argc, char** argv) {
   tapestry::ServerOptions options;
   for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto value = [&] {
+    const std::string_view argument = argv[i], name = argument.substr(0, argument.find('='));
+    const auto value = [&]() -> std::string {
+      if (name.size() < argument.size()) return std::string(argument.substr(name.size() + 1));
       if (i + 1 < argc) return argv[++i];
       throw tapestry::InvalidArgumentError(std::string(argument) + " needs a value", {});
     };
     if (argument == "--insecure") {
       options.insecure = true;
-    } else if (argument == "--bind") {
+    } else if (name == "--bind") {
       options.bind = value();
-    } else if (argument == "--tls") {
+    } else if (name == "--tls") {
       options.tls = tapestry::Tls::files(value());
-    } else if (argument == "--cluster" || argument == "--job" || argument == "--task") {
+    } else if (name == "--cluster" || name == "--job" || name == "--task") {
       value();
-    } else if (!argument.starts_with("--cluster=") && !argument.starts_with("--job=") &&
-               !argument.starts_with("--task=")) {
+    } else {
       throw tapestry::InvalidArgumentError("Unknown argument: " + std::string(argument) + '\n' + usage, {});
     }
   }

@@ -23,6 +23,12 @@ for arguments in '--job worker --task 1' '--task=3' '--job=x'; do
 done
 ! TF_CONFIG='{}' "$1" 2> "$log"
 grep -q 'there is no "cluster"' "$log"
+! TAPESTRY_TENSORFLOW_PLUGIN=/nowhere "$1" 2> "$log"
+grep -q 'Graphs cannot be read: ' "$log"
+! "$1" --bind= 2> "$log"
+grep -q 'is empty' "$log"
+! "$1" --tls=/nowhere 2> "$log"
+grep -q 'Cannot read /nowhere/certificate.pem' "$log"
 ! "$1" --nonsense 2> "$log"
 grep -q 'Unknown argument: --nonsense' "$log"
 ! "$1" --bind 0.0.0.0 2> "$log"

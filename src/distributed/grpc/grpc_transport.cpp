@@ -1,5 +1,6 @@
 #include "distributed/grpc/grpc_transport.hpp"
 
+#include <algorithm>
 #include <climits>
 #include <fstream>
 #include <functional>
@@ -29,20 +30,22 @@ struct BegunCall {
   std::function<void(BegunCall&)> end{};
 };
 
-/// The replies of begun calls. A thread takes them.
+/// The replies of begun calls. A few threads take them, as many as read for a server.
 grpc::CompletionQueue& replies() {
   // Channels may live as long as the process: never destroyed.
   static grpc::CompletionQueue& queue = *[] {
     auto* made = new grpc::CompletionQueue;
-    std::thread([made] {
-      void* tag = nullptr;
-      bool ok = false;
-      while (made->Next(&tag, &ok)) {
-        const std::unique_ptr<BegunCall> call(static_cast<BegunCall*>(tag));
-        call->leave.reset();
-        call->end(*call);
-      }
-    }).detach();
+    const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 4, 1U, 8U);
+    for (unsigned i = 0; i < threads; ++i)
+      std::thread([made] {
+        void* tag = nullptr;
+        bool ok = false;
+        while (made->Next(&tag, &ok)) {
+          const std::unique_ptr<BegunCall> call(static_cast<BegunCall*>(tag));
+          call->leave.reset();
+          call->end(*call);
+        }
+      }).detach();
     return made;
   }();
   return queue;

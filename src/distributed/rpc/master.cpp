@@ -60,6 +60,7 @@ class Master final : public Server::Service {
         tasks_(transport, cluster),
         worker_(tasks_, task_name_, options_, state_, [this] { return make_state(); }) {
     check(options);
+    require_reader(options);
     const std::string address = cluster.task_address(options.job, options.task, {});
     const std::size_t colon = address.rfind(':');
     listener_ =
@@ -111,6 +112,11 @@ class Master final : public Server::Service {
          {options.message_bytes, options.sessions, options.steps_at_once, options.variable_bytes})
       if (each < 1) throw InvalidArgumentError("The limits of a server are at least 1");
     if (options.session_gc_seconds < 0) throw InvalidArgumentError("session_gc_seconds must not be negative");
+  }
+
+  /// A server that cannot read graphs would answer nothing else, and clients would wait for one that can.
+  static void require_reader(const ServerOptions& options) {
+    static_cast<void>(rpc::SentGraph(options.graph).read(std::make_shared<io::VariableTable>("", 1)));
   }
 
   std::shared_ptr<TaskState> make_state() const {
