@@ -22,6 +22,17 @@ struct BatchingOptions {
   /// A batch is filled up to the next of these sizes, so that few plans are made. The largest is the maximal size. By
   /// default the powers of two, and a request that runs alone stays as it is.
   std::vector<std::int64_t> allowed_batch_sizes{};
+  /// A request of more rows than a batch may have is run piece by piece; otherwise it runs alone.
+  bool enable_large_batch_splitting = false;
+  std::int64_t max_execution_batch_size = 0;  ///< rows of a batch, with such splitting; 0: max_batch_size
+  /// Requests whose inputs differ in other sizes than the first are joined, too: the smaller ones are filled up with
+  /// their first elements, as TensorFlow Serving does. A model must be made for that.
+  bool pad_variable_length_inputs = false;
+
+  /// The rows that run together at most.
+  std::int64_t most_rows() const {
+    return enable_large_batch_splitting && max_execution_batch_size > 0 ? max_execution_batch_size : max_batch_size;
+  }
 };
 
 /// Throws InvalidArgumentError for options that make no sense.
@@ -37,8 +48,9 @@ class Batcher {
   Batcher(BatchingOptions options, Run run);
 
   /// The outputs of one request. One that cannot be joined with others runs alone. Throws UnavailableError when too
-  /// many wait, DeadlineExceededError, and the errors of `run`; an error of a batch concerns only the requests that
-  /// also fail alone.
+  /// many wait, DeadlineExceededError and CancelledError, also while the request waits, and the errors of `run`; an
+  /// error of a batch concerns only the requests that also fail alone. A batch that runs is stopped when nobody waits
+  /// for it any more.
   NamedTensors run(const std::string& signature, const NamedTensors& inputs, Deadline deadline);
   /// The number of batches that wait to be run.
   std::size_t waiting();
@@ -46,8 +58,20 @@ class Batcher {
  private:
   struct Task;
   struct Batch;
-  /// Waits until the batch is full or old enough, and until it is its turn; then runs it.
-  void lead(const std::shared_ptr<Batch>& batch, std::unique_lock<std::mutex>& lock);
+  using Lock = std::unique_lock<std::mutex>;
+  NamedTensors run_in_batch(const std::string& signature, const NamedTensors& inputs, std::int64_t rows,
+                            const Deadline& deadline);
+  NamedTensors run_in_pieces(const std::string& signature, const NamedTensors& inputs, std::int64_t rows,
+                             const Deadline& deadline);
+  /// Puts a task into a batch that waits, or into a new one.
+  void enqueue(const std::shared_ptr<Task>& task, const std::string& signature, const std::string& key);
+  /// Waits until the batch is full or old enough, and until it is its turn; then runs it. Returns early when nobody
+  /// waits for the task any more.
+  void lead(const std::shared_ptr<Task>& task, Lock& lock);
+  /// Waits for the thread that leads the batch, until it is done, has no leader, or nobody waits for the task any more.
+  static void follow(const std::shared_ptr<Task>& task, Lock& lock);
+  /// Takes a task out of a batch that does not run yet.
+  void leave(const Task& task);
   void execute(Batch& batch) const;
   void run_joined(Batch& batch) const;
   std::int64_t size_of(const Batch& batch) const;

@@ -23,20 +23,26 @@ void note(Notes* notes, const Field& field, const char* consequence) {
 
 /// Flags of TensorFlow Serving's that change no answer there, and nothing at all here.
 bool has_no_effect(std::string_view flag) {
-  constexpr std::array<std::string_view, 14> flags{
+  constexpr std::array<std::string_view, 20> flags{
       "--enable_grpc_healthcheck_service",
       "--enable_profiler",
+      "--enable_serialization_as_tensor_content",
       "--enable_signature_method_name_check",
       "--flush_filesystem_caches",
       "--grpc_channel_arguments",
       "--num_load_threads",
+      "--num_tflite_interpreters_per_pool",
+      "--num_tflite_pools",
       "--num_unload_threads",
       "--per_process_gpu_memory_fraction",
       "--profiler_max_trace_buffer_size",
       "--remove_unused_fields_from_bundle_metagraph",
+      "--skip_initialize_tpu",
       "--tensorflow_inter_op_parallelism",
       "--tensorflow_intra_op_parallelism",
+      "--tensorflow_session_config_file",
       "--tensorflow_session_parallelism",
+      "--thread_pool_factory_config_file",
       "--xla_cpu_compilation_enabled",
   };
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
@@ -50,6 +56,16 @@ std::int64_t wrapped_number(const Field& field) {
     number = each.as_number();
   }
   return number;
+}
+
+/// A wrapped bool: `{ value: true }`.
+bool wrapped_bool(const Field& field) {
+  bool yes = false;
+  for (const Field& each : field.as_message().fields()) {
+    if (each.name != "value") each.refuse();
+    yes = each.as_bool();
+  }
+  return yes;
 }
 
 VersionPolicy parse_policy(const Field& field) {
@@ -162,6 +178,7 @@ struct Flag {
     if (port > 65535) throw InvalidArgumentError(name + ": ports end at 65535");
     return static_cast<int>(port);
   }
+  [[noreturn]] void refuse(const char* reason) const { throw InvalidArgumentError(detail::join(name, ": ", reason)); }
   /// Of a file. Nothing would mean that the flag was not given, and that nothing is encrypted.
   const std::string& path() const {
     if (value.empty()) throw InvalidArgumentError(name + " needs a file");
@@ -222,7 +239,7 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --ssl_config_file=FILE          encrypt gRPC's port otherwise, and let it ask for clients' certificates:
                                   server_key: "PEM" server_cert: "PEM" custom_ca: "PEM" client_verify: true
   --insecure                      anyone who reaches the address may ask
-  --help                          print this
+  --help, --version               print this, or the version
 )";
 }
 
@@ -266,9 +283,11 @@ BatchingOptions parse_batching(std::string_view text, const std::string& name, N
     } else if (each.name == "thread_pool_name") {
       note(notes, each, "threads have no pools");
     } else if (each.name == "pad_variable_length_inputs") {
-      note(notes, each, "requests of other shapes run in batches of their own");
-    } else if (each.name == "enable_large_batch_splitting" || each.name == "max_execution_batch_size") {
-      note(notes, each, "a request that is larger than max_batch_size runs alone");
+      options.pad_variable_length_inputs = each.as_bool();
+    } else if (each.name == "enable_large_batch_splitting") {
+      options.enable_large_batch_splitting = wrapped_bool(each);
+    } else if (each.name == "max_execution_batch_size") {
+      options.max_execution_batch_size = wrapped_number(each);
     } else {
       each.refuse();
     }
@@ -391,6 +410,33 @@ constexpr KnownFlag known_flags[] = {
        if (flag.value != "serve") throw InvalidArgumentError(flag.name + ": models are loaded by the tag serve only");
      }},
     {"--insecure", [](Given& given, const Flag& flag) { given.insecure = flag.yes(); }},
+    {"--version", [](Given& given, const Flag&) { given.flags.version = true; }},
+    // What TensorFlow Serving can do and this server cannot.
+    {"--grpc_socket_path",
+     [](Given&, const Flag& flag) {
+       if (!flag.value.empty()) flag.refuse("gRPC is answered at a port (--port), not at a socket of the file system");
+     }},
+    {"--use_alts_credentials",
+     [](Given&, const Flag& flag) {
+       if (flag.yes()) flag.refuse("connections are encrypted by --ssl_certificate and --ssl_key");
+     }},
+    {"--platform_config_file",
+     [](Given&, const Flag& flag) {
+       if (!flag.value.empty())
+         flag.refuse("SavedModels are the only platform; batches have --batching_parameters_file");
+     }},
+    {"--prefer_tflite_model",
+     [](Given&, const Flag& flag) {
+       if (flag.yes()) flag.refuse("models of TensorFlow Lite are not served");
+     }},
+    {"--mixed_precision",
+     [](Given&, const Flag& flag) {
+       if (!flag.value.empty()) flag.refuse("a model computes with the types that it has");
+     }},
+    {"--enable_per_model_batching_parameters",
+     [](Given&, const Flag& flag) {
+       if (flag.yes()) flag.refuse("all models have the parameters of --batching_parameters_file");
+     }},
 };
 
 /// gRPC has the limits and the secrets of HTTP, unless a file gives it keys of its own.
@@ -429,7 +475,7 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     else
       throw InvalidArgumentError("Unknown flag: " + argument + " (--help lists them; values follow a '=')");
   }
-  if (flags.help) return flags;
+  if (flags.help || flags.version) return flags;
   if (!given.warms_up) flags.warm_up_iterations = 0;
   if (given.model.base_path.empty() == flags.model_config_file.empty())
     throw InvalidArgumentError("Either --model_base_path or --model_config_file tells what to serve");
@@ -438,6 +484,10 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     if (!flags.batching) throw InvalidArgumentError("--batching_parameters_file needs --enable_batching");
     flags.batching = parse_batching(read_file(given.batching_file), given.batching_file, &flags.notes);
   }
+  if (flags.http.host.empty()) throw InvalidArgumentError("--host needs an address");
+  if (flags.grpc && flags.grpc->port != 0 && flags.grpc->port == flags.http.port)
+    throw InvalidArgumentError(
+        detail::join("--port and --rest_api_port are both ", flags.http.port, ", but each protocol needs its own"));
   if (flags.http.certificate.empty() != flags.http.key.empty())
     throw InvalidArgumentError("--ssl_certificate and --ssl_key need each other");
   if (!is_loopback(flags.http.host) && flags.http.token.empty() && !given.insecure)

@@ -24,7 +24,7 @@ struct Flags {
   int most_load_retries = StoreOptions().most_retries;
   int warm_up_iterations = WarmUpOptions().iterations;
   std::vector<std::string> notes{};  ///< what is accepted and does nothing, a line for each
-  bool help = false;
+  bool help = false, version = false;
 };
 
 /// What --help prints.

@@ -29,11 +29,10 @@ class GrpcServer::Impl {
     // Also a deadline that lies farther away than any clock tells is no longer than the server's own.
     const auto left = std::min<std::chrono::system_clock::duration>(
         call.deadline - std::min(std::chrono::system_clock::now(), call.deadline), options_.timeout);
-    if (call.stop.stop_requested()) throw CancelledError("The client has gone");
     RequestMemory::Hold memory(*options_.memory);
     if (!memory.grow(call.request.size())) throw ResourceExhaustedError(RequestMemory::used_up);
     detail::Pieces reply;
-    reply.add(api_.answer(call.method, call.request, std::chrono::steady_clock::now() + left));
+    reply.add(api_.answer(call.method, call.request, {std::chrono::steady_clock::now() + left, call.stop}));
     return reply;
   }
 

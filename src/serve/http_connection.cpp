@@ -1,5 +1,7 @@
 #include "serve/http_connection.hpp"
 
+#include <cstring>
+
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -93,7 +95,7 @@ class TlsConnection final : public HttpConnection {
   ~TlsConnection() override {
     if (is_open_) SSL_shutdown(tls_.get());
   }
-  bool is_open() const { return is_open_; }
+  bool is_open() const override { return is_open_; }
 
  private:
   static int limited(std::size_t size) { return static_cast<int>(std::min<std::size_t>(size, 1U << 30)); }
@@ -119,23 +121,30 @@ class TlsConnection final : public HttpConnection {
   bool is_open_ = false;
 };
 
+/// What OpenSSL says of its first error: "No such file or directory", "no start line", "key values mismatch".
+std::string reason_of_tls() {
+  const unsigned long error = ERR_peek_error();
+  const char* text = ERR_SYSTEM_ERROR(error) ? std::strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
+  return text ? text : "OpenSSL does not tell why";
+}
+
 }  // namespace
 
 HttpTransport::HttpTransport(const std::string& certificate, const std::string& key) {
   if (certificate.empty()) return;
   const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1 ||
       SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1)
-    throw InvalidArgumentError("Cannot use the certificate " + certificate + " with the key " + key);
+    throw InvalidArgumentError("Cannot use the certificate " + certificate + " with the key " + key + ": " +
+                               reason_of_tls());
   tls_ = context;
 }
 
 std::unique_ptr<HttpConnection> HttpTransport::open(int socket, std::chrono::seconds timeout) const {
   if (!tls_) return std::make_unique<HttpConnection>(socket, timeout);
-  auto connection = std::make_unique<TlsConnection>(socket, timeout, static_cast<SSL_CTX*>(tls_.get()));
-  if (!connection->is_open()) return nullptr;
-  return connection;
+  return std::make_unique<TlsConnection>(socket, timeout, static_cast<SSL_CTX*>(tls_.get()));
 }
 
 #else

@@ -6,6 +6,8 @@
 
 #include <httplib.h>
 
+#include "serve/client_watch.hpp"
+
 /// What lies under HTTP: connections, and the bodies of requests.
 
 namespace tapestry::serve {
@@ -23,6 +25,7 @@ class HttpConnection : public httplib::Stream {
   /// The one that this thread serves: httplib hands a handler all but that.
   static HttpConnection& of_this_thread();
 
+  virtual bool is_open() const { return true; }
   /// Whether something of a request is there, or comes in time and before `has_ended`.
   bool wait(const std::function<bool()>& has_ended) const;
 
@@ -42,6 +45,10 @@ class HttpConnection : public httplib::Stream {
   socket_t socket() const { return 0; }
   // NOLINTEND(modernize-use-override)
 
+  /// The watch over the request that is served.
+  ClientWatch::Watched& watched() const { return *watched_; }
+  void set_watched(ClientWatch::Watched* watched) { watched_ = watched; }
+
  protected:
   int descriptor() const { return socket_; }
 
@@ -57,6 +64,7 @@ class HttpConnection : public httplib::Stream {
   const std::chrono::seconds timeout_;
   std::array<char, 16384> buffer_;
   std::size_t next_ = 0, end_ = 0;  ///< of what is in the buffer
+  ClientWatch::Watched* watched_ = nullptr;
 };
 
 /// How a server takes connections: as they are, or by TLS.
@@ -66,7 +74,7 @@ class HttpTransport {
   /// program was built without TLS.
   HttpTransport(const std::string& certificate, const std::string& key);
 
-  /// The connection of a socket, which it closes in the end; nullptr if the client does not speak TLS.
+  /// The connection of a socket, which it closes in the end; not open if the client does not speak TLS.
   std::unique_ptr<HttpConnection> open(int socket, std::chrono::seconds timeout) const;
 
  private:

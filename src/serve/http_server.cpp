@@ -47,18 +47,24 @@ bool keeps_open(const httplib::Request& request) {
 /// httplib's server, but for its connections.
 class ConnectionServer final : public httplib::Server {
  public:
-  ConnectionServer(HttpTransport transport, std::chrono::seconds timeout)
-      : transport_(std::move(transport)), timeout_(timeout) {}
+  ConnectionServer(HttpTransport transport, std::chrono::seconds timeout, ClientWatch& watch)
+      : transport_(std::move(transport)), timeout_(timeout), watch_(watch) {}
   /// httplib's queue of connections that nobody has accepted yet is only 5 long.
   void lengthen_queue() const { ::listen(svr_sock_, 1024); }
 
  private:
   bool process_and_close_socket(socket_t socket) override {
-    const std::unique_ptr<HttpConnection> connection = transport_.open(socket, timeout_);
+    std::unique_ptr<HttpConnection> connection;
+    {
+      const ClientWatch::Watched handshake(watch_, socket, head_end());
+      connection = transport_.open(socket, timeout_);
+    }
     const auto has_ended = [this] { return svr_sock_ == INVALID_SOCKET; };
-    bool goes_on = connection != nullptr;
+    bool goes_on = connection->is_open();
     while (goes_on && connection->wait(has_ended)) {
       bool keeps = true;
+      ClientWatch::Watched watched(watch_, socket, head_end());
+      connection->set_watched(&watched);
       goes_on = process_one(*this, *connection, [&](httplib::Request& request) {
         keeps = keeps_open(request);
         // TensorFlow Serving neither compresses an answer nor gives a part of it; httplib would.
@@ -90,8 +96,12 @@ class ConnectionServer final : public httplib::Server {
     if constexpr (requires { request.body_consumed_; }) request.body_consumed_ = true;
   }
 
+  /// When the head of a request that begins now must be there. A client that sends it byte by byte would keep a thread.
+  std::chrono::steady_clock::time_point head_end() const { return std::chrono::steady_clock::now() + 2 * timeout_; }
+
   const HttpTransport transport_;
   const std::chrono::seconds timeout_;
+  ClientWatch& watch_;
 };
 
 /// How a packed body is packed.
@@ -153,8 +163,8 @@ class HttpServer::Impl {
  public:
   Impl(const ModelStore& models, Metrics& metrics, HttpOptions options)
       : models_(models), metrics_(metrics), options_(std::move(options)), rest_(models, metrics) {
-    auto server =
-        std::make_unique<ConnectionServer>(HttpTransport(options_.certificate, options_.key), options_.read_timeout);
+    auto server = std::make_unique<ConnectionServer>(HttpTransport(options_.certificate, options_.key),
+                                                     options_.read_timeout, watch_);
     configure(*server);
     errno = 0;
     port_ = options_.port == 0 ? server->bind_to_any_port(options_.host) : options_.port;
@@ -217,6 +227,7 @@ class HttpServer::Impl {
                           options_.token.empty() ? "Content-Type" : "Content-Type, Authorization");
     }
     const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
+    HttpConnection::of_this_thread().watched().read_until(deadline + options_.read_timeout);
     RequestMemory::Hold memory(*options_.memory);
     std::string body;
     // The body of a request that is not allowed gets no memory.
@@ -298,7 +309,10 @@ class HttpServer::Impl {
         const bool known = origin.find("http://") != std::string::npos || origin.find("https://") != std::string::npos;
         return {.status = known ? 200 : 400};
       }
-      return rest_.answer({.method = request.method, .path = path, .body = std::move(body), .deadline = deadline});
+      return rest_.answer({.method = request.method,
+                           .path = path,
+                           .body = std::move(body),
+                           .deadline = {deadline, HttpConnection::of_this_thread().watched().answer()}});
     }
     if (request.method == "GET" || request.method == "HEAD") {
       if (path == "/healthz") {
@@ -324,6 +338,7 @@ class HttpServer::Impl {
   Metrics& metrics_;
   const HttpOptions options_;
   const RestApi rest_;
+  ClientWatch watch_;
   std::unique_ptr<httplib::Server> server_;
   std::atomic<bool> has_ended_ = false;
   int port_ = -1;

@@ -1,5 +1,6 @@
 // The program tapestry-serve: see usage() in flags.cpp.
 
+#include <atomic>
 #include <csignal>
 #include <iostream>
 #include <thread>
@@ -11,6 +12,9 @@ namespace {
 
 using namespace tapestry;
 using namespace tapestry::serve;
+
+/// Whether SIGHUP has asked for another look at the file of models.
+std::atomic<bool> must_read_again = false;
 
 void log_line(const std::string& line) {
   static std::mutex mutex;
@@ -48,10 +52,12 @@ int serve_until_ended(const Flags& flags) {
   models.require_labels();
   if (!models.is_ready()) log_line("Not every model has a version that can be served");
   if (flags.folder_poll_seconds > 0) {
+    if (!file.empty()) std::signal(SIGHUP, [](int) { must_read_again = true; });
     auto next_reading = std::chrono::steady_clock::now();
     models.keep_looking(std::chrono::seconds(flags.folder_poll_seconds), [&, next_reading]() mutable {
       const auto now = std::chrono::steady_clock::now();
-      if (flags.model_config_poll_seconds == 0 || file.empty() || now < next_reading) return;
+      const bool is_time = flags.model_config_poll_seconds > 0 && now >= next_reading;
+      if (file.empty() || (!must_read_again.exchange(false) && !is_time)) return;
       next_reading = now + std::chrono::seconds(flags.model_config_poll_seconds);
       reconfigure(models, file);
     });
@@ -74,8 +80,8 @@ int serve_until_ended(const Flags& flags) {
 int main(int count, char** arguments) {
   try {
     const Flags flags = parse_flags({arguments + 1, arguments + count});
-    if (!flags.help) return serve_until_ended(flags);
-    std::cout << usage();
+    if (!flags.help && !flags.version) return serve_until_ended(flags);
+    std::cout << (flags.help ? std::string(usage()) : std::string("tapestry-serve ") + TAPESTRY_VERSION + "\n");
     return 0;
   } catch (const Error& error) {
     std::cerr << "tapestry-serve: " << error.message() << '\n';

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <initializer_list>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,21 @@
 
 namespace tapestry::serve {
 
-/// When a request has to be answered.
-using Deadline = std::chrono::steady_clock::time_point;
+/// When a request has to be answered, and whether somebody still waits for the answer.
+class Deadline : public std::chrono::steady_clock::time_point {
+ public:
+  Deadline() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): it is such a time
+  Deadline(std::chrono::steady_clock::time_point when, std::stop_token gone = {})
+      : time_point(when), gone_(std::move(gone)) {}
+
+  /// A stop is requested when the client has gone.
+  const std::stop_token& gone() const { return gone_; }
+  bool is_over() const { return gone_.stop_requested() || std::chrono::steady_clock::now() >= *this; }
+
+ private:
+  std::stop_token gone_;
+};
 
 /// Values by their names, in the order of these. A request has a few, which come in that order: a list takes one
 /// allocation where a std::map takes one for each.
@@ -87,8 +101,9 @@ struct Texts {
 /// The values of a request or of an answer, by the names of the signature.
 using NamedValues = Named<std::variant<Tensor, Texts>>;
 
-/// Throws DeadlineExceededError when a request has no time left.
-inline void require_time(Deadline deadline) {
+/// Throws DeadlineExceededError when a request has no time left, and CancelledError when its client has gone.
+inline void require_time(const Deadline& deadline) {
+  if (deadline.gone().stop_requested()) throw CancelledError("The client has gone");
   if (std::chrono::steady_clock::now() >= deadline)
     throw DeadlineExceededError("Timed out before the request was answered");
 }

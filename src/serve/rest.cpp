@@ -44,6 +44,8 @@ int http_status(Code code) {
       return 404;
     case Code::aborted:
       return 409;
+    case Code::cancelled:
+      return 499;
     case Code::resource_exhausted:
       return 429;
     case Code::unimplemented:

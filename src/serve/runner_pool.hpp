@@ -20,8 +20,10 @@ class Runner {
   // Each size of a batch has a plan.
   explicit Runner(const Graph& graph) : session_(graph, {.allow_soft_placement = true, .most_plans = 256}) {}
 
-  /// The outputs in the order of their names, for the inputs in the order of theirs.
-  Tensors run(const std::string& name, const Signature& signature, std::span<const Value> inputs) {
+  /// The outputs in the order of their names, for the inputs in the order of theirs. Throws DeadlineExceededError and
+  /// CancelledError.
+  Tensors run(const std::string& name, const Signature& signature, std::span<const Value> inputs,
+              const Deadline& deadline) {
     auto found = callables_.find(name);
     if (found == callables_.end()) {
       std::vector<Tensor> feeds;
@@ -30,7 +32,9 @@ class Runner {
       for (const auto& [key, tensor] : signature.outputs) fetches.emplace_back(tensor);
       found = callables_.emplace(name, session_.make_callable(fetches, feeds, Where())).first;
     }
-    return found->second.call(inputs, Where());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    return found->second.call(
+        inputs, {.timeout_in_ms = std::max<std::int64_t>(left.count(), 1), .stop = deadline.gone()}, Where());
   }
 
  private:
@@ -61,14 +65,15 @@ class RunnerPool {
     std::unique_ptr<Runner> runner_;
   };
 
-  /// Throws DeadlineExceededError when there is none in time.
-  Lease take(Deadline deadline) {
+  /// Throws DeadlineExceededError when there is none in time, and CancelledError.
+  Lease take(const Deadline& deadline) {
     std::unique_lock lock(mutex_);
     if (free_.empty() && made_ < most_) {
       free_.push_back(std::make_unique<Runner>(graph_));
       ++made_;
     }
-    if (!changed_.wait_until(lock, deadline, [this] { return !free_.empty(); })) require_time(deadline);
+    while (!changed_.wait_until(lock, deadline.gone(), deadline, [this] { return !free_.empty(); }))
+      require_time(deadline);
     std::unique_ptr<Runner> runner = std::move(free_.back());
     free_.pop_back();
     return {*this, std::move(runner)};
@@ -86,7 +91,7 @@ class RunnerPool {
   Graph graph_;
   const std::size_t most_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::vector<std::unique_ptr<Runner>> free_;  ///< the one used last comes first, whose memory is in the caches
   std::size_t made_ = 0;
 };

@@ -73,7 +73,7 @@ NamedTensors Servable::run_alone(const std::string& signature, const NamedTensor
     given.emplace_back(next_input->second, Where());
   }
   require_time(deadline);
-  const Tensors values = runners_.take(deadline)->run(signature, called, given);
+  const Tensors values = runners_.take(deadline)->run(signature, called, given, deadline);
   require_time(deadline);
   NamedTensors outputs;
   outputs.reserve(values.size());

@@ -116,8 +116,23 @@ DType dtype_of(TypeNumber type) {
   return known ? known->dtype : DType::unknown;
 }
 
+std::filesystem::path model_file(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path text = folder / "saved_model.pbtxt";
+  const bool is_text =
+      !std::filesystem::exists(folder / "saved_model.pb", error) && std::filesystem::exists(text, error);
+  return is_text ? text : folder / "saved_model.pb";
+}
+
 std::string read_model(const std::filesystem::path& folder) {
-  return io::bytes_of_file(folder / "saved_model.pb", GraphLimits().bytes, Where::here());
+  const std::filesystem::path path = model_file(folder);
+  std::string bytes = io::bytes_of_file(path, GraphLimits().bytes, Where::here());
+  if (path.extension() != ".pbtxt") return bytes;
+  try {
+    return io::from_text(bytes, io::TextMessage::saved_model);
+  } catch (const DataLossError& error) {
+    throw DataLossError(path.string() + ": " + error.message());
+  }
 }
 
 bool is_for_serving(std::string_view meta_graph) {
@@ -129,7 +144,7 @@ bool is_for_serving(std::string_view meta_graph) {
 }
 
 std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "saved_model.pb";
+  const std::filesystem::path path = model_file(folder);
   const std::string bytes = read_model(folder);
   std::optional<std::map<std::string, SignatureInfo>> signatures;
   try {

@@ -43,7 +43,9 @@ struct SignatureInfo {
 /// DataLossError when the file is damaged.
 std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder);
 
-/// The bytes of the file. Throws NotFoundError.
+/// The file of a SavedModel, saved_model.pb, or saved_model.pbtxt where that is the only one.
+std::filesystem::path model_file(const std::filesystem::path& folder);
+/// The bytes of the file, or of what its text tells. Throws NotFoundError, and DataLossError for a text with a mistake.
 std::string read_model(const std::filesystem::path& folder);
 /// Whether one of its MetaGraphs has the tag "serve", and no other. Throws protozero's exceptions.
 bool is_for_serving(std::string_view meta_graph);

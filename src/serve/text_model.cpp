@@ -136,9 +136,9 @@ void TextModel::load_numbered(const fs::path& folder) {
       return true;
     });
   } catch (const protozero::exception&) {
-    throw DataLossError((folder / "saved_model.pb").string() + " is no SavedModel, or damaged");
+    throw DataLossError(model_file(folder).string() + " is no SavedModel, or damaged");
   }
-  if (!numbered) throw DataLossError((folder / "saved_model.pb").string() + " has no graph");
+  if (!numbered) throw DataLossError(model_file(folder).string() + " has no graph");
   // Only files can be loaded.
   const OwnFolder own;
   std::ofstream(own.path() / "saved_model.pb", std::ios::binary) << bytes;

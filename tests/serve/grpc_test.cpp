@@ -19,9 +19,12 @@ namespace {
 /// A server of the model "m", which gives back what it gets, on a port of its own.
 class Running {
  public:
-  explicit Running(GrpcOptions options = {}, const std::optional<BatchingOptions>& batching = {})
-      : store_({.models = {.batching = batching}}), rest_(store_, metrics_) {
-    write_identity(folder_ / "m" / "1", float32, Shape::unknown_rank());
+  explicit Running(GrpcOptions options = {}, const std::optional<BatchingOptions>& batching = {}, bool counts = false)
+      : store_({.models = {.batching = batching, .most_runs = counts ? std::size_t{1} : 0}}), rest_(store_, metrics_) {
+    if (counts)
+      write_counter(folder_ / "m" / "1");
+    else
+      write_identity(folder_ / "m" / "1", float32, Shape::unknown_rank());
     store_.configure({{.name = "m", .base_path = folder_ / "m"}});
     store_.look();
     options.port = 0;
@@ -177,13 +180,28 @@ TEST_CASE("requests of both protocols run together; full queues and passed deadl
   }
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(9));
   // One waits alone; one of another shape finds the queue full.
-  CHECK(client.predict({1}, {1}, {.timeout = std::chrono::milliseconds(200)}).code ==
-        grpc::StatusCode::DEADLINE_EXCEEDED);
-  const Reply full = client.predict({1, 2}, {1, 2});
+  Reply alone{}, full{};
+  std::thread waiting([&] {
+    do {
+      alone = client.predict({1}, {1});
+    } while (alone.code == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  });
+  do {
+    full = client.predict({1, 2}, {1, 2}, {.timeout = std::chrono::milliseconds(100)});
+  } while (full.code == grpc::StatusCode::DEADLINE_EXCEEDED);
   CHECK(full.code == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK(full.text == "The batch scheduling queue to which this task was submitted is full");
-  // The batch whose first request has gone is filled by another one.
   CHECK(client.predict({1}, {3}).text == answer({1}, {3}));
+  waiting.join();
+  CHECK(alone.text == answer({1}, {1}));
+  // One whose time is over leaves the queue, which has place for another one.
+  CHECK(client.predict({1}, {1}, {.timeout = std::chrono::milliseconds(200)}).code ==
+        grpc::StatusCode::DEADLINE_EXCEEDED);
+  Reply other{};
+  do {
+    other = client.predict({2, 1}, {1, 2});
+  } while (other.code == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(other.text == answer({2, 1}, {1, 2}));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(9));
 }
 
@@ -200,6 +218,16 @@ TEST_CASE("calls beyond the limit are refused, and the end answers what has begu
   waiting.join();
   CHECK((first.text == answer({1}, {1}) || first.text == "The server has 1 calls at a time"));
   CHECK(client.predict({1}, {1}, {.timeout = std::chrono::milliseconds(500)}).code != grpc::StatusCode::OK);
+}
+
+TEST_CASE("a run ends when its client no longer waits for it") {
+  const Running server({.timeout = std::chrono::minutes(5)}, {}, true);
+  Client client(server.address());
+  for (int i = 0; i < 2; ++i)
+    CHECK(client.predict({1}, {1e15F}, {.timeout = std::chrono::milliseconds(100)}).code ==
+          grpc::StatusCode::DEADLINE_EXCEEDED);
+  // It waits for the only run of the model, which would take years.
+  CHECK(client.predict({1}, {3}).text == answer({1}, {3}));
 }
 
 TEST_CASE("what is no HTTP/2 does no harm") {

@@ -18,7 +18,7 @@ namespace {
 /// A server of one model, y = x + 1, on a port of its own.
 class Running {
  public:
-  explicit Running(HttpOptions options = {}) {
+  explicit Running(HttpOptions options = {}, const ServableOptions& models = {}) : store_({.models = models}) {
     write_line(folder_ / "m" / "1", 1, 1);
     store_.configure({{.name = "m", .base_path = folder_ / "m"}});
     store_.look();
@@ -41,6 +41,7 @@ class Running {
   }
   void end() { server_->stop(); }
   ModelStore& store() { return store_; }
+  std::string metrics() const { return metrics_.prometheus(); }
   std::filesystem::path folder() const { return folder_ / "m"; }
 
  private:
@@ -359,6 +360,51 @@ TEST_CASE("a port belongs to one server") {
   CHECK_THROWS_WITH_AS(listen("nohost.invalid", 20'001), doctest::Contains("Cannot listen on nohost.invalid:20001: "),
                        UnavailableError);
   CHECK(address_text("::1", 8501) == "[::1]:8501");
+}
+
+TEST_CASE("a run ends when its client has gone, and is answered when the client only has nothing more to say") {
+  Running server({.timeout = std::chrono::minutes(5)}, {.most_runs = 1});
+  write_counter(server.folder() / "2");
+  server.store().look();
+  const auto count_to = [&](const std::string& number) {
+    const std::string text = R"({"instances": [)" + number + "]}";
+    return "POST " + predict +
+           " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " + std::to_string(text.size()) + "\r\n\r\n" +
+           text;
+  };
+  std::optional<RawConnection> runs(server.port()), waits(server.port());
+  runs->send(count_to("1e15"));
+  waits->send(count_to("2e15"));
+  const RawConnection patient(server.port());
+  runs.reset();
+  waits.reset();
+  // It waits for the only run of the model, which would take years.
+  patient.send(count_to("3"));
+  CHECK(patient.receive().ends_with("[3.0\n    ]\n}"));
+  const RawConnection silent(server.port());
+  silent.send(count_to("4"));
+  silent.end_sending();
+  CHECK(silent.receive().ends_with("[4.0\n    ]\n}"));
+  // The last of both may still be about to end.
+  const std::string cancelled = R"(status="CANCELLED"} 2)";
+  while (server.metrics().find(cancelled) == std::string::npos) std::this_thread::yield();
+}
+
+TEST_CASE("a request whose head comes byte by byte does not keep its thread") {
+  const Running server({.threads = 1, .read_timeout = std::chrono::seconds(1)});
+  const RawConnection slow(server.port()), waiting(server.port());
+  std::atomic<bool> is_answered = false;
+  std::thread drips([&] {
+    slow.send("GET /healthz HTTP/1.1\r\nX: ");
+    while (!is_answered) {
+      slow.send("x");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  waiting.send("GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n");
+  CHECK(waiting.receive().starts_with("HTTP/1.1 200 OK\r\n"));
+  is_answered = true;
+  drips.join();
 }
 
 TEST_CASE("connections beyond the threads wait for one that ends") {

@@ -37,6 +37,16 @@ inline void write_identity(const std::filesystem::path& folder, DType dtype, con
   });
 }
 
+/// Counts up to the largest x, one by one: as long a run as a test asks for.
+inline void write_counter(const std::filesystem::path& folder) {
+  write_model(folder, [] {
+    const Tensor x = placeholder(float32, {-1}, "x"), end = reduce_max(x.cast(float64));
+    const Tensor counted = while_loop([&](const Tensor& i) { return less(i, end); },
+                                      [](const Tensor& i) { return i + 1.0; }, zeros({}, {.dtype = float64}));
+    return Signature{.inputs = {{"x", x}}, .outputs = {{"y", zeros_like(x) + counted.cast(float32)}}};
+  });
+}
+
 inline Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
 
 }  // namespace tapestry::serve

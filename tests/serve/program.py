@@ -89,6 +89,13 @@ def check_models(program, golden, folder):
     assert "The models stay as they are: " in log and "Serving version 2 of one" in log, log
     assert "Ending when all requests are answered" in log, log
 
+    config.write_text(f"model_config_list {{ {one} }}")
+    server = Server(program, f"--model_config_file={config}")
+    config.write_text(f'model_config_list {{ config {{ name: "two" base_path: "{folder / "two"}" }} }}')
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("/v1/models/two", '"AVAILABLE"')
+    server.end()
+
 
 def check_grpc(program, folder):
     """The port for gRPC is printed; what a client gets there is tested without Python."""

@@ -5,7 +5,7 @@
 #include "models.hpp"
 #include "serve/flags.hpp"
 
-// Which versions are served, batches, and configuration files.
+// Which versions are served, and configuration files.
 
 namespace tapestry::serve::store_test {
 namespace {
@@ -192,6 +192,21 @@ TEST_CASE("a version whose trouble leaves no trace is tried again a few times") 
   CHECK(other.is_ready());
 }
 
+TEST_CASE("a SavedModel as text is served, and a mistake in it is told with its file and line") {
+  const TemporaryFolder folder;
+  write_line(folder / "m" / "1", 2, 1);
+  const std::filesystem::path binary = folder / "m" / "1" / "saved_model.pb",
+                              text = folder / "m" / "1" / "saved_model.pbtxt";
+  const std::string written = io::to_text(read_file(binary), io::TextMessage::saved_model);
+  std::filesystem::remove(binary);
+  std::ofstream(text) << written;
+  const Servable model("m", 1, folder / "m" / "1");
+  CHECK(answer_of(model, 3) == 7);
+  std::ofstream(text) << "meta_graphs {\n  nonsense\n";
+  CHECK_THROWS_AS(Servable("m", 1, folder / "m" / "1"), DataLossError);
+  CHECK_THROWS_WITH(Servable("m", 1, folder / "m" / "1"), doctest::Contains("saved_model.pbtxt"));
+}
+
 TEST_CASE("policies, labels, and a configuration that changes") {
   const TemporaryFolder folder;
   ModelStore store;
@@ -234,147 +249,6 @@ TEST_CASE("policies, labels, and a configuration that changes") {
   CHECK_THROWS_AS(store.find("m"), NotFoundError);
   CHECK_THROWS_AS(store.configure({{.name = "a", .base_path = "b"}, {.name = "a", .base_path = "c"}}),
                   InvalidArgumentError);
-}
-
-// ---- Batches
-
-Tensor column(const std::vector<float>& values) { return tensor(values); }
-
-/// Squares, and notes the sizes of what it is given.
-struct Squares {
-  std::mutex mutex{};
-  std::vector<std::int64_t> sizes{};
-
-  NamedTensors operator()(const std::string&, const NamedTensors& inputs, Deadline) {
-    const Tensor x = inputs.at("x");
-    const std::lock_guard lock(mutex);
-    sizes.push_back(x.shape().sizes()[0]);
-    for (const float each : x.to_vector<float>())
-      if (each < 0) throw InvalidArgumentError("negative");
-    return {{"y", x * x}};
-  }
-};
-
-TEST_CASE("requests that come together run together") {
-  Squares squares;
-  Batcher batcher({.max_batch_size = 4, .batch_timeout_micros = 60'000'000}, std::ref(squares));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&, i] {
-      const auto value = static_cast<float>(i);
-      const Tensor y = batcher.run("s", {{"x", column({value})}}, soon()).at("y");
-      CHECK(y.to_vector<float>() == std::vector<float>{value * value});
-    });
-  for (std::thread& each : threads) each.join();
-  CHECK(squares.sizes == std::vector<std::int64_t>{4});  // a timeout of a minute has not passed
-}
-
-TEST_CASE("a batch is filled up to an allowed size, and too large requests run alone") {
-  Squares squares;
-  Batcher batcher({.max_batch_size = 6, .allowed_batch_sizes = {1, 4, 6}}, std::ref(squares));
-  const auto run = [&](const std::vector<float>& x) {
-    return batcher.run("s", {{"x", column(x)}}, soon()).at("y").to_vector<float>();
-  };
-  CHECK(run({1, 2, 3}) == std::vector<float>{1, 4, 9});
-  CHECK(run({1, 2, 3, 4, 5}) == std::vector<float>{1, 4, 9, 16, 25});
-  CHECK(run({1, 2, 3, 4, 5, 6, 7}) == std::vector<float>{1, 4, 9, 16, 25, 36, 49});
-  CHECK(run({}).empty());
-  CHECK(squares.sizes == std::vector<std::int64_t>{4, 6, 7, 0});
-}
-
-TEST_CASE("a request that runs alone sees no other rows unless sizes are given") {
-  Squares squares;
-  Batcher batcher({.max_batch_size = 8}, std::ref(squares));
-  const Tensor y = batcher.run("s", {{"x", column({1, 2, 3})}}, soon()).at("y");
-  CHECK(y.to_vector<float>() == std::vector<float>{1, 4, 9});
-  CHECK(squares.sizes == std::vector<std::int64_t>{3});
-}
-
-TEST_CASE("the mistake of one request is told to that one only") {
-  Squares squares;
-  Batcher batcher({.max_batch_size = 3, .batch_timeout_micros = 60'000'000}, std::ref(squares));
-  std::vector<std::thread> threads;
-  std::atomic<int> refused = 0, answered = 0;
-  for (const float value : {2.F, -1.F, 3.F})
-    threads.emplace_back([&, value] {
-      try {
-        const Tensor y = batcher.run("s", {{"x", column({value})}}, soon()).at("y");
-        CHECK(y.item<float>() == value * value);
-        ++answered;
-      } catch (const InvalidArgumentError& error) {
-        CHECK(error.message() == "negative");
-        CHECK(value < 0);
-        ++refused;
-      }
-    });
-  for (std::thread& each : threads) each.join();
-  CHECK(refused == 1);
-  CHECK(answered == 2);
-}
-
-TEST_CASE("requests of other shapes and signatures are not joined; too many are refused, and some wait too long") {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool go_on = false, begun = false;
-  const auto wait = [&](const std::string&, const NamedTensors& inputs, Deadline) {
-    std::unique_lock lock(mutex);
-    begun = true;
-    changed.notify_all();
-    changed.wait(lock, [&] { return go_on; });
-    return NamedTensors{{"y", inputs.at("x")}};
-  };
-  Batcher batcher({.max_batch_size = 8, .max_enqueued_batches = 2, .num_batch_threads = 1}, wait);
-  const auto run = [&](const std::string& signature, const Tensor& x, Deadline deadline = soon()) {
-    return batcher.run(signature, {{"x", x}}, deadline).at("y");
-  };
-  std::vector<std::thread> threads;
-  threads.emplace_back([&] { CHECK(run("a", column({1, 2})).size() == 2); });
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return begun; });
-  }
-  const auto wait_for = [&](std::size_t count) {
-    while (batcher.waiting() < count) std::this_thread::yield();
-  };
-  threads.emplace_back([&] { CHECK(run("a", zeros({1, 2})).rank() == 2); });
-  wait_for(1);
-  threads.emplace_back([&] { CHECK(run("b", column({3})).size() == 1); });
-  wait_for(2);
-  // This one may join the last one, if it has the time.
-  CHECK_THROWS_AS(run("b", column({4}), std::chrono::steady_clock::now()), DeadlineExceededError);
-  CHECK_THROWS_WITH(run("c", column({5})), "The batch scheduling queue to which this task was submitted is full");
-  CHECK_THROWS_AS(run("c", column({5})), UnavailableError);
-  {
-    const std::lock_guard lock(mutex);
-    go_on = true;
-  }
-  changed.notify_all();
-  for (std::thread& each : threads) each.join();
-  CHECK(batcher.waiting() == 0);
-}
-
-TEST_CASE("a model whose outputs have no rows is served with batches, too") {
-  const TemporaryFolder folder;
-  write_model(folder / "sum" / "1", [] {
-    const Tensor x = placeholder(float32, {-1}, "x");
-    return Signature{.inputs = {{"x", x}}, .outputs = {{"y", reduce_sum(x)}}};
-  });
-  const Servable sum("sum", 1, folder / "sum" / "1", {.batching = BatchingOptions{.max_batch_size = 8}});
-  const auto y = sum.run("serving_default", {{"x", column({1, 2, 3})}}, soon()).at("y");
-  CHECK(std::get<Tensor>(y).item<float>() == 6);
-}
-
-TEST_CASE("batching options that make no sense") {
-  const auto refuses = [](const BatchingOptions& options) {
-    CHECK_THROWS_AS(Batcher(options, [](const auto&...) { return NamedTensors(); }), InvalidArgumentError);
-  };
-  refuses({.max_batch_size = 0});
-  refuses({.batch_timeout_micros = -1});
-  refuses({.max_enqueued_batches = 0});
-  refuses({.num_batch_threads = 0});
-  refuses({.max_batch_size = 8, .allowed_batch_sizes = {4}});
-  refuses({.max_batch_size = 8, .allowed_batch_sizes = {4, 2, 8}});
-  refuses({.max_batch_size = 8, .allowed_batch_sizes = {0, 8}});
 }
 
 // ---- Flags and files
@@ -438,6 +312,16 @@ TEST_CASE("mistakes in configuration files are named with their lines") {
   CHECK_THROWS_WITH(parse_batching("max_batch_size { value: 0 }", "f"), "f: max_batch_size must be at least 1");
   CHECK_THROWS_WITH(parse_batching("max_batch_size { value: 8 } allowed_batch_sizes: 4", "f"),
                     "f: allowed_batch_sizes must increase, and end with max_batch_size");
+  const BatchingOptions splitting = parse_batching(
+      "max_batch_size { value: 32 } enable_large_batch_splitting { value: true } max_execution_batch_size { value: 8 "
+      "}\n"
+      "allowed_batch_sizes: [4, 8] pad_variable_length_inputs: true",
+      "f");
+  CHECK(splitting.enable_large_batch_splitting);
+  CHECK(splitting.most_rows() == 8);
+  CHECK(splitting.pad_variable_length_inputs);
+  CHECK_THROWS_WITH(parse_batching("max_batch_size { value: 8 } max_execution_batch_size { value: 9 }", "f"),
+                    "f: max_execution_batch_size must be from 1 to max_batch_size, or 0 for that");
   CHECK(batching.max_batch_size == 32);
   CHECK(batching.batch_timeout_micros == 500);
   CHECK(batching.max_enqueued_batches == 7);
@@ -451,16 +335,9 @@ TEST_CASE("what TensorFlow Serving knows and does nothing here is accepted, and 
                      "logging_config { sampling_config { sampling_rate: 0.1 } } } }",
                      "f", &notes)
             .size() == 1);
-  parse_batching(
-      "thread_pool_name { value: 'p' } pad_variable_length_inputs: true enable_large_batch_splitting { value: true }",
-      "g", &notes);
-  CHECK(notes ==
-        std::vector<std::string>{
-            "f:2: logging_config does nothing here: requests are not logged",
-            "g:1: thread_pool_name does nothing here: threads have no pools",
-            "g:1: pad_variable_length_inputs does nothing here: requests of other shapes run in batches of their own",
-            "g:1: enable_large_batch_splitting does nothing here: a request that is larger than max_batch_size "
-            "runs alone"});
+  parse_batching("thread_pool_name { value: 'p' }", "g", &notes);
+  CHECK(notes == std::vector<std::string>{"f:2: logging_config does nothing here: requests are not logged",
+                                          "g:1: thread_pool_name does nothing here: threads have no pools"});
   const Flags flags =
       parse_flags({"--model_base_path=m", "--tensorflow_session_parallelism=4", "--saved_model_tags=serve",
                    "--max_runs_per_model=9", "--load_retry_interval_micros=5000"});
@@ -468,7 +345,25 @@ TEST_CASE("what TensorFlow Serving knows and does nothing here is accepted, and 
   CHECK(flags.most_runs == 9);
   CHECK(flags.load_retry_interval == std::chrono::milliseconds(5));
   CHECK_THROWS_AS(parse_flags({"--model_base_path=m", "--saved_model_tags=serve,gpu"}), InvalidArgumentError);
-  CHECK_THROWS_AS(parse_flags({"--model_base_path=m", "--use_alts_credentials=true"}), InvalidArgumentError);
+  const std::map<std::string, std::string> refused{
+      {"--use_alts_credentials=true", "connections are encrypted by --ssl_certificate and --ssl_key"},
+      {"--grpc_socket_path=/tmp/s", "gRPC is answered at a port (--port), not at a socket of the file system"},
+      {"--platform_config_file=f", "SavedModels are the only platform; batches have --batching_parameters_file"},
+      {"--prefer_tflite_model", "models of TensorFlow Lite are not served"},
+      {"--mixed_precision=bfloat16", "a model computes with the types that it has"},
+      {"--enable_per_model_batching_parameters=true", "all models have the parameters of --batching_parameters_file"}};
+  for (const auto& [flag, reason] : refused) {
+    const std::string name = flag.substr(0, flag.find('='));
+    CHECK_THROWS_WITH(parse_flags({"--model_base_path=m", flag}), (name + ": " + reason).c_str());
+    // Scripts name defaults, too.
+    const bool is_text =
+        name == "--grpc_socket_path" || name == "--platform_config_file" || name == "--mixed_precision";
+    CHECK(parse_flags({"--model_base_path=m", name + (is_text ? "=" : "=false")}).notes.empty());
+  }
+  CHECK(parse_flags({"--version"}).version);
+  CHECK_THROWS_WITH(parse_flags({"--model_base_path=m", "--host="}), "--host needs an address");
+  CHECK_THROWS_WITH(parse_flags({"--model_base_path=m", "--port=8501"}),
+                    "--port and --rest_api_port are both 8501, but each protocol needs its own");
 }
 
 TEST_CASE("flags") {

@@ -129,6 +129,6 @@ enum class TextMessage { graph, checkpoint_state, saved_model };
 /// The bytes of a .pb file as the text of a .pbtxt file, and back. `from_text` throws DataLossError, with the line, for
 /// text that is no such message; it skips unknown fields.
 std::string to_text(std::string_view bytes, TextMessage message = TextMessage::graph);
-std::string from_text(std::string_view text, TextMessage message = TextMessage::graph);
+TAPESTRY_API std::string from_text(std::string_view text, TextMessage message = TextMessage::graph);
 
 }  // namespace tapestry::io
