@@ -253,6 +253,53 @@ TEST_CASE_FIXTURE(Unchanged, "an empty Tensor is no argument") {
   TAPESTRY_REFUSED(FailedPreconditionError, says, tensordot(no_tensor, x));
   TAPESTRY_REFUSED(FailedPreconditionError, says, tensor(no_tensor));
   TAPESTRY_REFUSED(FailedPreconditionError, says, no_tensor.item<int>());
+#define TAPESTRY_EMPTY(op, ...) TAPESTRY_REFUSED(FailedPreconditionError, "dtype or shape [Op:" op "]", __VA_ARGS__)
+  TAPESTRY_EMPTY("reduce_logsumexp", reduce_logsumexp(no_tensor));
+  TAPESTRY_EMPTY("variance", variance(no_tensor));
+  TAPESTRY_EMPTY("cumulative_logsumexp", cumulative_logsumexp(no_tensor));
+  TAPESTRY_EMPTY("is_inf", is_inf(no_tensor));
+  TAPESTRY_EMPTY("Dropout", dropout(no_tensor, 0.5));
+  TAPESTRY_EMPTY("SoftmaxCrossEntropyWithLogits", softmax_cross_entropy(no_tensor, x));
+  TAPESTRY_EMPTY("SparseSoftmaxCrossEntropyWithLogits", sparse_softmax_cross_entropy({1}, no_tensor));
+  TAPESTRY_EMPTY("CTCLossDense", ctc_loss(x, no_tensor, {1}, {1}));
+  TAPESTRY_EMPTY("Multinomial", random::categorical(no_tensor));
+  TAPESTRY_EMPTY("RandomUniform", random::uniform_like(no_tensor));
+  TAPESTRY_EMPTY("BroadcastTo", full({2}, no_tensor));
+  TAPESTRY_EMPTY("MatMul", matmul(x, no_tensor));
+  TAPESTRY_EMPTY("MatMul", matmul(no_tensor, x));
+#undef TAPESTRY_EMPTY
+}
+
+TEST_CASE("a shape is changed where it has a dimension, and by sizes that there are") {
+  Shape shape{2, 3};
+  CHECK(message_of([&] { shape.set(2, 1); }) == "There is no dimension 2 in the shape [2,3]");
+  CHECK(message_of([&] { shape.set(-1, 1); }) == "There is no dimension -1 in the shape [2,3]");
+  CHECK(message_of([&] { shape.erase(2); }) == "There is no dimension 2 in the shape [2,3]");
+  CHECK(message_of([&] { shape.insert(3, 1); }) == "There is no dimension 3 in the shape [2,3]");
+  CHECK(message_of([&] { shape.insert(1, -2); }) == "Dimension -2 must be >= 0");
+  CHECK(message_of([&] { shape.push_back(-7); }) == "Dimension -7 must be >= 0");
+  CHECK(message_of([&] { shape.set(0, least); }) == "Dimension -9223372036854775808 must be >= 0");
+  CHECK(shape == Shape{2, 3});
+  Shape open = Shape::unknown_rank();
+#define TAPESTRY_OPEN(...) \
+  CHECK(message_of<FailedPreconditionError>([&] { __VA_ARGS__; }).find("A shape of unknown rank") == 0)
+  TAPESTRY_OPEN(open.push_back(1));
+  TAPESTRY_OPEN(open.set(0, 1));
+  TAPESTRY_OPEN(open.erase(0));
+  TAPESTRY_OPEN(open.insert(0, 1));
+#undef TAPESTRY_OPEN
+  CHECK_FALSE(open.has_rank());
+  CHECK_FALSE(broadcast_shapes(open, {2, 3}).has_rank());
+}
+
+TEST_CASE("a number that is no type") {
+  constexpr auto no_type = static_cast<DType>(200);
+  CHECK(to_string(no_type) == "DType(200)");
+  CHECK(size_of(no_type) == 0);
+  TAPESTRY_INVALID("A tensor cannot be made of the dtype DType(200) [Op:Fill]", zeros({2}, {.dtype = no_type}));
+  TAPESTRY_INVALID("A tensor cannot be made of the dtype DType(200) [Op:Cast]", ones({2}).cast(no_type));
+  TAPESTRY_INVALID("A tensor cannot be made of the dtype DType(200) [Op:Cast]",
+                   trace([](const Tensor& t) { return t.cast(no_type); }, {spec(float32, {2})}));
 }
 
 TEST_CASE_FIXTURE(Unchanged, "options out of their range") {

@@ -51,7 +51,7 @@ TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 /// The size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) {
   constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 2, 2, 4, 8, 0};
-  return sizes[static_cast<std::size_t>(dtype)];
+  return dtype <= DType::resource ? sizes[static_cast<std::size_t>(dtype)] : 0;
 }
 /// Whether the type is float16, bfloat16, float32 or float64.
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }

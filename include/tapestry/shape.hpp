@@ -193,14 +193,15 @@ class TAPESTRY_API Shape {
   /// The sizes as a list. Throws FailedPreconditionError when one of them is unknown.
   std::vector<std::int64_t> to_vector(Where where = Where::here()) const;
 
-  /// Appends a dimension. Throws InvalidArgumentError for a ninth one.
+  /// Appends a dimension, changes the size of dimension i, inserts one before dimension i, or removes it. They throw
+  /// InvalidArgumentError for a ninth dimension, a size below -1, and a dimension that there is not, and
+  /// FailedPreconditionError when the number of dimensions is unknown.
+  /// @{
   void push_back(const Size& size);
-  /// Changes the size of dimension i, 0 <= i < rank.
   void set(int i, const Size& size);
-  /// Inserts a dimension before dimension i. Throws InvalidArgumentError for a ninth one.
   void insert(int i, const Size& size);
-  /// Removes dimension i, 0 <= i < rank.
   void erase(int i);
+  /// @}
 
   /// The sizes, and their product, with -1 for an unknown number. They are for ops, which must work with unknown sizes.
   /// @{
@@ -220,6 +221,7 @@ class TAPESTRY_API Shape {
 
  private:
   Dimension at(int i, Where where) const;
+  void require(int i, int most) const;
   detail::UnknownSizes& own_unknown();
 
   std::array<std::int64_t, max_rank> sizes_{};

@@ -32,11 +32,12 @@ bool may_be_source(std::string_view file) {
   return file.starts_with(here.substr(0, here.size() - name.size()));
 }
 
+std::string_view file_of(Where where) { return where.file ? where.file : ""; }
+
 /// The line that an error is to name.
 Where user_line(Where where) {
-  const std::string_view file = where.file ? where.file : "";
-  if (is_in_header(file)) return {};
-  return detail::call_site && may_be_source(file) ? detail::call_site : where;
+  if (is_in_header(file_of(where))) return {};
+  return detail::call_site && may_be_source(file_of(where)) ? detail::call_site : where;
 }
 
 }  // namespace
@@ -50,7 +51,9 @@ void Error::locate(std::string_view op, Where where) { locate(op, {}, where); }
 void Error::locate(std::string_view op, std::string_view node, Where where) {
   if (op_.empty()) op_ = op;
   if (node_.empty()) node_ = node;
-  if (!where_) where_ = user_line(where);
+  // A shape that an op makes knows the op's own line only.
+  const bool is_better = bool(where) && may_be_source(file_of(where_)) && !may_be_source(file_of(where));
+  if (!where_ || is_better) where_ = user_line(where);
   compose();
 }
 

@@ -136,17 +136,32 @@ void Shape::set_source(const detail::Intrusive<detail::Origin>& tensor) {
     if (sizes_[i] < 0) own_unknown().axes[i] = {tensor, i};
 }
 
+void Shape::require(int i, int most) const {
+  if (!has_rank()) throw FailedPreconditionError("A shape of unknown rank has no dimensions that could be changed");
+  if (i < 0 || i > most) throw InvalidArgumentError(detail::join("There is no dimension ", i, " in the shape ", *this));
+}
+
 void Shape::set(int i, const Size& size) {
+  require(i, rank_ - 1);
+  if (size.size_ < -1) throw InvalidArgumentError(detail::join("Dimension ", size.size_, " must be >= 0"));
   sizes_[i] = size.size_;
   if (size.source_.tensor || unknown_) own_unknown().axes[i] = size.source_;
 }
 
 void Shape::push_back(const Size& size) {
+  require(rank_, rank_);
   if (rank_ == max_rank) refuse_rank(max_rank + 1);
-  set(rank_++, size);
+  ++rank_;
+  try {
+    set(rank_ - 1, size);
+  } catch (...) {
+    --rank_;
+    throw;
+  }
 }
 
 void Shape::insert(int i, const Size& size) {
+  require(i, rank_);
   push_back(size);
   const auto rotate = [&](auto& list) {
     std::rotate(list.begin() + i, list.begin() + rank_ - 1, list.begin() + rank_);
@@ -156,6 +171,7 @@ void Shape::insert(int i, const Size& size) {
 }
 
 void Shape::erase(int i) {
+  require(i, rank_ - 1);
   const auto remove = [&](auto& list) { std::copy(list.begin() + i + 1, list.begin() + rank_, list.begin() + i); };
   remove(sizes_);
   if (unknown_) remove(own_unknown().axes);
@@ -196,6 +212,7 @@ int normalize_axis(std::int64_t axis, int rank) {
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
+  if (!a.has_rank() || !b.has_rank()) return Shape::unknown_rank();
   if (a == b && a.is_known()) return a;
   const bool a_longer = a.rank() >= b.rank();
   const Shape& longer = a_longer ? a : b;

@@ -92,9 +92,11 @@ Tensor logical_or(In a, In b, std::string_view name) {
   return apply(logical_or_op, {std::move(a), std::move(b)}, {}, name);
 }
 Tensor logical_xor(In a, In b, std::string_view name) {
-  require_type(a, bool_type);
-  require_type(b, bool_type);
-  return apply(not_equal_op, {a, b}, {}, name);
+  return blaming("LogicalXor", a.where(), [&] {
+    require_type(a, bool_type);
+    require_type(b, bool_type);
+    return apply(not_equal_op, {a, b}, {}, name);
+  });
 }
 Tensor where(In condition, In a, In b, std::string_view name) {
   return apply(where_op, {std::move(condition), std::move(a), std::move(b)}, {}, name);

@@ -131,21 +131,23 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){{
 
 Tensor softmax_cross_entropy(In labels, In logits, std::string_view name) {
   // This is checked before whole numbers become floats, so that the error names the dtype that was given.
-  const DType dtype = labels->dtype();
-  if (dtype != DType::unknown && !is_floating(dtype) && !shapes_agree(logits->shape(), labels->shape())) {
-    const CallSiteScope site(labels.where());
-    throw InvalidArgumentError(
-        detail::join("The labels are ", to_string(dtype), labels->shape(),
-                     "; they must be distributions, of a float type and in the shape of the logits, ", logits->shape(),
-                     ". The numbers of classes are for sparse_softmax_cross_entropy"),
-        "SoftmaxCrossEntropyWithLogits", CallSiteScope::current());
-  }
-  return apply_all(softmax_cross_entropy_op, {logits.tensor(), labels.tensor()}, {}, name, labels.where())[0];
+  return blaming(softmax_cross_entropy_op.name, labels.where(), [&] {
+    const DType dtype = labels->dtype();
+    if (dtype != DType::unknown && !is_floating(dtype) && !shapes_agree(logits->shape(), labels->shape()))
+      throw InvalidArgumentError(
+          detail::join("The labels are ", to_string(dtype), labels->shape(),
+                       "; they must be distributions, of a float type and in the shape of the logits, ",
+                       logits->shape(), ". The numbers of classes are for sparse_softmax_cross_entropy"));
+    return apply_all(softmax_cross_entropy_op, {logits.tensor(), labels.tensor()}, {}, name, labels.where())[0];
+  });
 }
 
 Tensor sparse_softmax_cross_entropy(In labels, In logits, std::string_view name) {
-  const CallSiteScope site(labels.where());
-  return apply_all(sparse_softmax_cross_entropy_op, {as_floats(logits), labels.tensor()}, {}, name, labels.where())[0];
+  const std::string& type = sparse_softmax_cross_entropy_op.name;
+  return blaming(type, labels.where(), [&] {
+    return apply_all(sparse_softmax_cross_entropy_op, {as_floats(logits), labels.tensor()}, {}, name,
+                     labels.where())[0];
+  });
 }
 
 Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name) {

@@ -272,7 +272,7 @@ Tensor normal_like(In like, const NormalLikeOptions& options, std::string_view n
 }
 
 Tensor uniform_like(In like, const UniformLikeOptions& options, std::string_view name) {
-  const Op& op = is_integer(like->dtype()) ? uniform_int_op : uniform_op;
+  const Op& op = bool(like.tensor()) && is_integer(like->dtype()) ? uniform_int_op : uniform_op;
   return apply(op, {like}, {{"minval", options.low}, {"maxval", options.high}}, name);
 }
 
@@ -282,7 +282,8 @@ Tensor bernoulli_like(In like, double probability, std::string_view name) {
 
 Tensor categorical(In logits, std::int64_t num_samples, std::string_view name) {
   const Attrs attrs{{"num_samples", num_samples}};
-  if (!logits->shape().has_rank() || logits->rank() != 1) return apply(multinomial_op, {logits}, attrs, name);
+  if (!logits.tensor() || !logits->shape().has_rank() || logits->rank() != 1)
+    return apply(multinomial_op, {logits}, attrs, name);
   const CallSiteScope site(logits.where());
   return squeeze(apply(multinomial_op, {expand_dims(logits, 0)}, attrs), 0, name);
 }
@@ -302,15 +303,15 @@ Tensor shuffle(In x, std::string_view name) {
 namespace tapestry {
 
 Tensor dropout(In x, double rate, std::string_view name) {
-  if (!(rate >= 0 && rate < 1))
-    throw InvalidArgumentError(
-        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate), "Dropout",
-        x.where());
-  const CallSiteScope site(x.where());
-  const Tensor floats = as_floats(x);
-  if (rate == 0) return named(floats, name);
-  const Tensor kept = random::bernoulli_like(floats, 1 - rate);
-  return multiply(floats, kept * (1 / (1 - rate)), name);
+  return blaming("Dropout", x.where(), [&] {
+    if (!(rate >= 0 && rate < 1))
+      throw InvalidArgumentError(
+          detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate));
+    const Tensor floats = as_floats(x);
+    if (rate == 0) return named(floats, name);
+    const Tensor kept = random::bernoulli_like(floats, 1 - rate);
+    return multiply(floats, kept * (1 / (1 - rate)), name);
+  });
 }
 
 }  // namespace tapestry

@@ -187,21 +187,23 @@ Tensor argmin(In x, std::int64_t axis, std::string_view name) {
 }
 
 Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
-  const CallSiteScope site(x.where());
-  const Tensor& values = x;
-  if (is_half(values.dtype())) return narrowed(reduce_logsumexp(widened(values), axes, options), values, name);
-  const Tensor highest = stop_gradient(reduce_max(as_floats(x), axes, {.keep_dims = true}));
-  // An infinite maximum must not be subtracted: inf - inf is NaN.
-  const Tensor shift = where(is_finite(highest), highest, 0.0);
-  const Tensor sum = reduce_sum(exp(subtract(x, shift)), axes, options);
-  return add(log(sum), reshape_like(shift, sum), name);
+  return blaming("reduce_logsumexp", x.where(), [&] {
+    const Tensor& values = x;
+    if (is_half(values.dtype())) return narrowed(reduce_logsumexp(widened(values), axes, options), values, name);
+    const Tensor highest = stop_gradient(reduce_max(as_floats(x), axes, {.keep_dims = true}));
+    // An infinite maximum must not be subtracted: inf - inf is NaN.
+    const Tensor shift = where(is_finite(highest), highest, 0.0);
+    const Tensor sum = reduce_sum(exp(subtract(x, shift)), axes, options);
+    return add(log(sum), reshape_like(shift, sum), name);
+  });
 }
 
 Tensor variance(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
-  const CallSiteScope site(x.where());
-  const Tensor& values = x;
-  if (is_half(values.dtype())) return narrowed(variance(widened(values), axes, options), values, name);
-  return reduce_mean(squared_difference(x, reduce_mean(x, axes, {.keep_dims = true})), axes, options, name);
+  return blaming("variance", x.where(), [&] {
+    const Tensor& values = x;
+    if (is_half(values.dtype())) return narrowed(variance(widened(values), axes, options), values, name);
+    return reduce_mean(squared_difference(x, reduce_mean(x, axes, {.keep_dims = true})), axes, options, name);
+  });
 }
 
 }  // namespace tapestry

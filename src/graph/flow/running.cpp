@@ -69,8 +69,10 @@ Tensor cummin(In x, std::int64_t axis, std::string_view name) {
   return running("cummin", x, axis, name, [](const Tensor& a, const Tensor& b) { return minimum(a, b); });
 }
 Tensor cumulative_logsumexp(In x, std::int64_t axis, std::string_view name) {
-  return running("cumulative_logsumexp", In(as_floats(x), x.where()), axis, name,
-                 [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
+  return blaming("cumulative_logsumexp", x.where(), [&] {
+    return running("cumulative_logsumexp", as_floats(x), axis, name,
+                   [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
+  });
 }
 
 // ---- Linear recurrences ------------------------------------------------------------------------------------------------
