@@ -28,6 +28,9 @@ void require_floating(DType dtype) {
         detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)));
 }
 
+/// Whether a gradient can flow to a tensor of that type. A graph may learn only when it runs that it is a float.
+bool may_flow(DType dtype) { return is_floating(dtype) || dtype == DType::unknown; }
+
 /// Checks the arguments of `gradient` before it uses the tape up.
 void check_arguments(const Tensors& targets, const std::vector<Source>& sources, const Tensors& seeds) {
   for (const Source& source : sources)
@@ -117,9 +120,9 @@ class GradientTape::Record final : public Recorder {
     }
     if (!tracked) return;
     for (const Tensor& output : call.outputs()) {
-      const bool is_float = is_floating(output.dtype());
-      outputs.push_back(is_float ? slots_.insert(output.id()) : SlotTable::none);
-      differentiable |= is_float;
+      const bool flows = may_flow(output.dtype());
+      outputs.push_back(flows ? slots_.insert(output.id()) : SlotTable::none);
+      differentiable |= flows;
     }
     if (!differentiable) return;
     RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
@@ -139,7 +142,7 @@ class GradientTape::Record final : public Recorder {
       if (&record.call.op() != &call.op() || record.call.output(0).id() != call.output(0).id()) continue;
       for (std::size_t k = record.outputs.size(); k < call.outputs().size(); ++k) {
         const Tensor& output = call.output(k);
-        record.outputs.push_back(is_floating(output.dtype()) ? slots_.insert(output.id()) : SlotTable::none);
+        record.outputs.push_back(may_flow(output.dtype()) ? slots_.insert(output.id()) : SlotTable::none);
         record.call.mutable_outputs().push_back(output);
       }
       return;

@@ -401,7 +401,8 @@ TAPESTRY_OP(cast_op){{
     .forward = copy_input,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const DType from = call.input(0).dtype();
-      return {is_floating(from) && is_floating(g.dtype()) ? g.cast(from) : Tensor()};
+      // A graph may not know the type of g yet.
+      return {is_floating(from) && is_floating(call.attr<DType>("dtype")) ? g.cast(from) : Tensor()};
     },
     .needs = needs_nothing,
 }};

@@ -208,10 +208,11 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
     if (have_ranks) return gradient_of_b(a, g, given, is_matrix);
     // Which of the ways is taken depends on the rank of b, unless a is one matrix.
     if (awaits_ranks && !is_matrix && a.shape().rank() != 2) require_rank_at_least(b, 0);
-    return later(product_for_b(a, g, given), [given, is_matrix](const Tensors& known) -> Tensors {
+    const Tensor found = later(product_for_b(a, g, given), [given, is_matrix](const Tensors& known) -> Tensors {
       const std::size_t of_a = given.transpose_b;
       return {gradient_of_b(known[of_a], known[1 - of_a], given, is_matrix)};
     });
+    return awaits_ranks && !is_matrix ? sum_like(found, b) : found;
   };
   return wanted(call, by_a, by_b);
 }
@@ -283,6 +284,7 @@ void require_product(const In& a, const In& b, const MatMulOptions& options, std
 }  // namespace
 
 Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
+  if (!a.tensor() || !b.tensor()) return apply(matmul_op, {a, b}, product_attrs<matrix_attrs>(options), name);
   if (!a->shape().has_rank() || !b->shape().has_rank()) {
     const auto redo = [options](const Tensors& known) -> Tensors { return {matmul(known[0], known[1], options)}; };
     return apply(matmul_op, {std::move(a), std::move(b)}, with_redo(product_attrs<matrix_attrs>(options), redo), name);
