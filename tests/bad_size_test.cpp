@@ -30,6 +30,10 @@ TEST_CASE("products of sizes beyond 64 bits") {
   TAPESTRY_INVALID("no tensor can hold the numbers from 0.000000 to 4611686018427387904.000000 [Op:Range]",
                    arange(huge));
   TAPESTRY_INVALID("no tensor can hold the numbers", one_hot({0}, huge));
+  // A count that no double holds.
+  TAPESTRY_INVALID("the numbers from 0 to 9007199254740993 [Op:Range]", arange((std::int64_t{1} << 53) + 1));
+  TAPESTRY_INVALID("the numbers from 1 to 9223372036854775807 [Op:Range]", arange(std::int64_t{1}, most, 3));
+  TAPESTRY_INVALID("exceeds 2^63 - 1 [Op:Multinomial]", random::categorical(x, most));
   // The op that makes the mask applies others; the line is that of the caller.
   TAPESTRY_INVALID("no tensor can hold the numbers", sequence_mask(tensor<std::int64_t>({huge})));
 }
@@ -43,6 +47,21 @@ TEST_CASE("products of views that cost nothing") {
   TAPESTRY_INVALID("is too large [Op:ConcatV2]", concat({broadcast_to(1.0, {huge}), broadcast_to(1.0, {huge})}));
   TAPESTRY_INVALID("exceeds 2^63 - 1 [Op:Pack]", stack({broadcast_to(1.0, {huge}), broadcast_to(1.0, {huge})}));
   check_values(line(range(0, 3)), {0, 0, 0});
+}
+
+TEST_CASE("more results than anybody can hold") {
+  const auto many = std::to_string(big);
+  TAPESTRY_INVALID("at most 1048576 results, not " + many + " [Op:Unpack]", unstack(broadcast_to(1.0, {big})));
+  TAPESTRY_INVALID("at most 1048576 results, not " + many + " [Op:Split]", split(zeros({0}), big));
+  TAPESTRY_INVALID("at most 1048576 results, not " + many + " [Op:DynamicPartition]",
+                   dynamic_partition(tensor({1.0}), {0}, big));
+  const auto open = [](auto f) { trace([f](const Tensor& t) { return f(t); }, {spec(float32, {-1})}); };
+  TAPESTRY_INVALID("not " + many + " [Op:Split]", open([](const Tensor& t) { return split(t, big); }));
+  TAPESTRY_INVALID("of unknown size cannot be split into no parts [Op:SplitV]",
+                   open([](const Tensor& t) { return split(t, std::vector<std::int64_t>{}); }));
+  TAPESTRY_INVALID("at most 10000 differences of axis -1 of unknown size, but n is " + many + " [Op:diff]",
+                   open([](const Tensor& t) { return diff(t, big); }));
+  CHECK(diff(ones({3}), big).shape() == Shape{0});
 }
 
 TEST_CASE("windows of absurd sizes") {

@@ -160,6 +160,7 @@ TAPESTRY_OP(unstack_op){{
       const int axis = axis_of(call);
       if (x.shape().sizes()[axis] < 0)
         throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
+      require_few_results(x.shape().sizes()[axis]);
       Shape shape = x.shape();
       shape.erase(axis);
       return Specs(static_cast<std::size_t>(x.shape().sizes()[axis]), Spec{x.dtype(), shape});
@@ -182,6 +183,7 @@ Ints part_sizes(const Call& call, std::int64_t size) {
   if (const auto* num_split = call.attrs().find<std::int64_t>("num_split")) {
     const std::int64_t count = *num_split;
     if (count < 1) throw InvalidArgumentError(detail::join("Number of ways to split should be > 0, but got ", count));
+    require_few_results(count);
     if (size >= 0 && size % count != 0)
       throw InvalidArgumentError(detail::join("Dimension size must be evenly divisible by ", count, " but is ", size));
     return Ints(static_cast<std::size_t>(count), size < 0 ? -1 : size / count);
@@ -196,6 +198,7 @@ Ints part_sizes(const Call& call, std::int64_t size) {
   }
   if (std::count(sizes.begin(), sizes.end(), -1) > 1)
     throw InvalidArgumentError("There can only be one -1 in the split sizes");
+  if (size < 0 && sizes.empty()) throw InvalidArgumentError("An axis of unknown size cannot be split into no parts");
   if (size < 0) return sizes;
   if (open == sizes.end() ? total != size : total > size)
     throw InvalidArgumentError(

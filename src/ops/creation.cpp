@@ -189,6 +189,7 @@ Tensor ones(const Shape& shape, const TensorOptions& options, std::string_view n
 }
 
 Tensor full(const Shape& shape, In value, const TensorOptions& options, std::string_view name) {
+  if (!value.tensor()) return broadcast_to(value, shape, name);  // which refuses it
   const DType natural = value.is_number() && is_floating(value->dtype()) ? float32 : value->dtype();
   const DType dtype = type_or(options, natural);
   if (value.is_number() && (dtype != int64 || is_floating(value->dtype()) || is_exact(value->item<double>())))
@@ -239,6 +240,8 @@ Tensor detail::arange(std::int64_t start, std::int64_t stop, std::int64_t step, 
   return blaming(range_op.name, where, [&] {
     const bool leads_away = (distance < 0) != (step < 0);
     const std::int64_t count = leads_away ? 0 : distance / step + (distance % step != 0 ? 1 : 0);
+    if (!is_exact(static_cast<double>(count)))
+      throw InvalidArgumentError(detail::join("arange: no tensor can hold the numbers from ", start, " to ", stop));
     return add(multiply(tapestry::arange(count, {.dtype = int64, .device = options.device}, {}, where), step), start,
                name);
   });

@@ -74,6 +74,11 @@ void require_fits(double number, DType dtype) {
   throw InvalidArgumentError(text.str());
 }
 
+void require_few_results(std::int64_t count) {
+  constexpr std::int64_t most = 1 << 20;
+  if (count > most) throw InvalidArgumentError(detail::join("There can be at most ", most, " results, not ", count));
+}
+
 void require_rank_at_least(const Tensor& input, int rank) {
   if (rank_of(input) < rank)
     throw InvalidArgumentError(

@@ -67,6 +67,10 @@ inline bool is_mask(const In& x) { return bool(x.tensor()) && x->dtype() == bool
 /// Throws InvalidArgumentError unless the input has at least that many dimensions.
 void require_rank_at_least(const Tensor& input, int rank);
 
+/// Throws InvalidArgumentError when one call would give more tensors than memory can hold: each takes some, even an
+/// empty one.
+void require_few_results(std::int64_t count);
+
 /// The batch dimensions of a shape of matrices: all but the last two.
 inline Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
 
