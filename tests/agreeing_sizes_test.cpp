@@ -136,6 +136,23 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
        }},
       {"lengths of reverse_sequence",
        [](const Tensor& a, const Tensor& b) { return reverse_sequence(expand_dims(a, 1) * ones({3}), b.cast(int32)); }},
+      {"points of a trapezoid", [](const Tensor& a, const Tensor& b) { return trapezoid(b, a, 0); }},
+      {"points of a trapezoid, each with its own",
+       [](const Tensor& a, const Tensor& b) { return trapezoid(expand_dims(b, 0), expand_dims(a, 0), -1); }},
+      {"segments of unsorted_segment_sum",
+       [](const Tensor& a, const Tensor& b) { return unsorted_segment_sum(a, b.cast(int32), 2); }},
+      {"segments of unsorted_segment_max",
+       [](const Tensor& a, const Tensor& b) { return unsorted_segment_max(expand_dims(a, 1), b.cast(int32), 2); }},
+      {"a mask of masked_assign",
+       [](const Tensor& a, const Tensor& b) { return masked_assign(expand_dims(a, 1), expand_dims(b, 1) > 0, 2.0); }},
+      {"lengths of ctc_greedy_decoder",
+       [](const Tensor& a, const Tensor& b) {
+         return ctc_greedy_decoder(expand_dims(a, {1, 2}) * ones({5, 3}), b.cast(int32)).neg_sum_logits;
+       }},
+      {"the batch of ctc_greedy_decoder",
+       [](const Tensor& a, const Tensor& b) {
+         return ctc_greedy_decoder(expand_dims(a, {0, 2}) * ones({5, 1, 3}), b.cast(int32)).neg_sum_logits;
+       }},
       {"lengths of an LSTM",
        [&](const Tensor& a, const Tensor& b) {
          return lstm(expand_dims(a, {1, 2}) * ones({4, 3}), {}, b.cast(int32)).state.h;

@@ -229,6 +229,122 @@ TEST_CASE("sizes of 0, and no axis at all") {
   CHECK_THROWS_AS(reshape(zeros({0, 3}), {0, -1}), InvalidArgumentError);
 }
 
+TEST_CASE("unknown sizes that turn out to be 0") {
+  const nn::Flatten flatten;
+  using Functions = std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>>;
+  const Functions functions{
+      {"kron",
+       [](const Tensor& x) {
+         return kron(x, ones({2, 3}));
+       }},
+      {"kron from the other side",
+       [](const Tensor& x) {
+         return kron(ones({2, 3}), x);
+       }},
+      {"max_pool3d",
+       [](const Tensor& x) {
+         return max_pool3d(expand_dims(x, {0, 1, 2}), {.window = 1});
+       }},
+      {"avg_pool3d",
+       [](const Tensor& x) {
+         return avg_pool3d(expand_dims(x, {1, 2, 3}), {.window = 1});
+       }},
+      {"conv3d, SAME",
+       [](const Tensor& x) {
+         return conv3d(expand_dims(x, {0, 3, 4}), ones({2, 1, 1, 1, 1}), {.padding = "SAME"});
+       }},
+      {"Flatten", [&](const Tensor& x) { return flatten(expand_dims(x, 2)); }},
+      {"bincount without bins", [](const Tensor& x) { return bincount((x * 3.0).cast(int32), 0); }},
+      {"lstsq",
+       [](const Tensor& x) {
+         return lstsq(ones({2, 1, 3, 2}), concat({x, x, x})(range(0, 3)));
+       }},
+  };
+  for (const auto& function : functions) {
+    INFO(function.first);
+    const auto& f = function.second;
+    for (const Shape& open : {Shape{-1, -1}, Shape{-1, 2}, Shape{3, -1}, Shape{0, -1}, Shape{-1, 0}})
+      for (const Shape& size : {Shape{3, 2}, Shape{0, 2}, Shape{3, 0}, Shape{0, 0}}) {
+        if (!can_be(open, size)) continue;
+        CAPTURE(size);
+        const Tensor x = ones(size);
+        Tensor eager;
+        try {
+          eager = f(x);
+        } catch (const InvalidArgumentError&) {
+          CHECK_THROWS_AS(trace([&](const Tensor& t) { return f(t); }, {spec(float32, open)})(x), InvalidArgumentError);
+        }
+        if (eager) check_same_bits({trace([&](const Tensor& t) { return f(t); }, {spec(float32, open)})(x)}, {eager});
+      }
+  }
+}
+
+TEST_CASE("gradients where some ranks are unknown, and types are mixed") {
+  using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+  struct Row {
+    std::string name;
+    std::vector<Tensor> x;
+    Function f;
+  };
+  const Tensor rows = numbers({3, 5}, -1, 1, 1).cast(float32), scale = numbers({5}, 1, 2, 2).cast(float32),
+               offset = numbers({5}, -1, 1, 3), column = numbers({5, 1}, -1, 1, 4),
+               batch = numbers({2, 4, 3}, -1, 1, 5), shared = numbers({1, 3, 2}, -1, 1, 6);
+  const std::vector<Row> table{
+      {"layer_norm", {rows, scale, offset}, [](const auto& x) { return layer_norm(x[0], x[1], x[2]); }},
+      {"batch_norm_training",
+       {rows, scale, offset},
+       [](const auto& x) { return square(batch_norm_training(x[0], x[1], x[2]).y); }},
+      {"matmul", {rows, column}, [](const auto& x) { return matmul(x[0], x[1]); }},
+      {"matmul of a batch with a shared one", {batch, shared}, [](const auto& x) { return matmul(x[0], x[1]); }},
+      {"multiply", {rows, offset}, [](const auto& x) { return x[0] * x[1]; }},
+      {"where", {rows, offset}, [](const auto& x) { return where(x[0] > 0.0, x[0], x[1]); }},
+      {"stack",
+       {scale, offset},
+       [](const auto& x) {
+         return square(stack({x[0], x[1]}));
+       }},
+  };
+  int ran = 0;
+  for (const Row& row : table)
+    for (unsigned open = 0; open < 1U << row.x.size(); ++open) {
+      INFO(row.name, ", unknown: ", open);
+      const auto gradients_of = [&](const std::vector<Tensor>& x) {
+        GradientTape tape;
+        for (const Tensor& each : x) tape.watch(each);
+        return tape.gradient(row.f(x), x);
+      };
+      std::vector<TensorSpec> specs;
+      for (std::size_t i = 0; i < row.x.size(); ++i)
+        specs.push_back(spec(row.x[i].dtype(), (open >> i & 1) != 0 ? Shape::unknown_rank() : row.x[i].shape()));
+      std::vector<Tensor> found;
+      try {
+        found = trace(gradients_of, specs)(row.x);
+      } catch (const FailedPreconditionError&) {
+        continue;  // which rank it has decides what is done
+      }
+      ++ran;
+      const std::vector<Tensor> expected = gradients_of(row.x);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        REQUIRE(found[i]);
+        check_same(found[i], expected[i], 1e-5);
+      }
+    }
+  CHECK(ran > 30);
+}
+
+TEST_CASE("a tape sees through a placeholder whose type is not known") {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor a = placeholder(float32, {2, 2}), x = placeholder();
+  GradientTape tape;
+  tape.watch(a);
+  const Tensor dx = tape.gradient(matmul(a, x), a);
+  REQUIRE(dx);
+  Session session(graph);
+  check_values(session.run(dx, {{a, {{1.0, 1.0}, {1.0, 1.0}}}, {x, {{1.0, 2.0}, {3.0, 4.0}}}}), {3, 7, 3, 7});
+}
+
 TEST_CASE("an unknown size as a C++ number is an error that names the tensor, the line and the way out") {
   const std::vector<std::pair<std::string, std::function<void(const Tensor&)>>> uses{
       {"a variable", [](const Tensor& x) { [[maybe_unused]] const std::int64_t n = x.shape()[0]; }},

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/checked_like.hpp"
 #include "ops/lengths.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops/array.hpp"
@@ -194,10 +196,7 @@ Tensor composed_loss(const Call& call, const Tensor& given) {
   const Tensor clean = where(in_use, labels, the_blank);
   const Tensor blanks = broadcast_like(the_blank, clean);
   const Tensor blank_column = broadcast_to(the_blank, {batch, 1});
-  const Tensor written =
-      concat({reshape(stack({blanks, clean}, 2), {batch, labels.shape()[1].is_known() ? 2 * labels.shape()[1] : -1}),
-              blank_column},
-             1);
+  const Tensor written = concat({merged(stack({blanks, clean}, 2), {1, 2}), blank_column}, 1);
   const Tensor two_before = concat({blank_column, blank_column, written}, 1)(all, range(0, -2));
   const Tensor other = not_equal(written, the_blank) & not_equal(written, two_before);
   const Tensor skip_cost = where(other, 0.0, hardly_ever).cast(logits.dtype());
@@ -270,12 +269,13 @@ CTCLoss ctc_loss_and_gradient(const Tensor& labels, const Tensor& logits, const 
 
 Tensor ctc_loss(In labels, In logits, In label_length, In logit_length, const CTCLossOptions& options,
                 std::string_view name) {
-  const CallSiteScope site(logits.where());
-  const bool keeps_infinity = !options.zero_infinity;
-  const Tensor loss = ctc_loss_and_gradient(labels, as_floats(logits), label_length, logit_length, options.blank,
-                                            keeps_infinity ? name : std::string_view(), logits.where())
-                          .loss;
-  return keeps_infinity ? loss : where(equal(loss, std::numeric_limits<double>::infinity()), 0.0, loss, name);
+  return blaming(ctc_loss_op.name, logits.where(), [&] {
+    const bool keeps_infinity = !options.zero_infinity;
+    const Tensor loss = ctc_loss_and_gradient(labels, as_floats(logits), label_length, logit_length, options.blank,
+                                              keeps_infinity ? name : std::string_view(), logits.where())
+                            .loss;
+    return keeps_infinity ? loss : where(equal(loss, std::numeric_limits<double>::infinity()), 0.0, loss, name);
+  });
 }
 
 CTCPath ctc_best_path(const Tensor& logits, const Tensor& logit_length, const CTCDecoderOptions& options) {
@@ -287,9 +287,10 @@ CTCPath ctc_best_path(const Tensor& logits, const Tensor& logit_length, const CT
         detail::join("logits must be [time, batch, classes] and logit_length [batch], but their shapes are ",
                      logits.shape(), " and ", logit_length.shape()));
   require_blank(options.blank, logits.shape().sizes()[2]);
-  require_lengths(logit_length, logits.shape().sizes()[0]);
+  const Tensor one_each = checked_like(logit_length, Shape{logits.shape()[1]});
+  const Tensor length = expand_dims(checked_lengths(one_each, logits, 0), 1);
   const Tensor classes = transpose(argmax(logits, 2));
-  const Tensor in_use = less(counted(logits.shape()[0], logits), expand_dims(logit_length.cast(int64), 1));
+  const Tensor in_use = less(counted(logits.shape()[0], logits), length);
   const Tensor blank = options.blank < 0 ? size(logits, 2).cast(int64) + options.blank : tensor(options.blank);
   Tensor counts = in_use & not_equal(classes, blank.to(logits.device()));
   if (options.merge_repeated) counts = counts & not_equal(classes, shifted(classes, 1, -1));

@@ -8,6 +8,7 @@
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
+#include "ops/merged.hpp"
 #include "tapestry/nn/activations.hpp"
 #include "tapestry/ops.hpp"
 
@@ -80,7 +81,8 @@ Tensor Flatten::forward(const Tensor& x) const {
   for (int axis = 1; axis + 1 < x.rank(); ++axis) channels_first.push_back(axis);
   const Tensor ordered = options_.channels_first && x.rank() > 2 ? transpose(x, channels_first) : x;
   const std::int64_t width = Shape(x.shape().sizes().subspan(1)).num_elements();
-  return reshape(ordered, width <= 0 ? Shape{x.shape()[0], width} : Shape{-1, width});
+  if (width < 0) return merged(ordered, {1, x.rank() - 1});
+  return reshape(ordered, width == 0 ? Shape{x.shape()[0], 0} : Shape{-1, width});
 }
 
 }  // namespace tapestry::nn

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "ops/checked_like.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -228,7 +229,8 @@ Tensor in_shape(const Tensor& x, const Shape& shape) {
   return reshape(x, can_be_inferred(shape) ? Shape(shape.sizes()) : shape);
 }
 
-/// The tensor with neighbouring axes merged: `counts` says of how many of them each axis of the result is made.
+}  // namespace
+
 Tensor merged(const Tensor& x, const Ints& counts) {
   Shape result, group;
   const auto for_groups = [&](auto f) {
@@ -246,6 +248,8 @@ Tensor merged(const Tensor& x, const Ints& counts) {
   }
   return in_shape(x, result);
 }
+
+namespace {
 
 /// How the labels of two operands are used: batch labels are in both and stay, inner ones are summed over.
 struct Roles {

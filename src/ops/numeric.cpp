@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/checked_like.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -76,7 +77,9 @@ Tensor comparable(const In& x) { return is_floating(x->dtype()) ? x.tensor() : x
 
 }  // namespace
 
-Tensor is_inf(In x, std::string_view name) { return equal(abs(as_floats(x)), without_end, name); }
+Tensor is_inf(In x, std::string_view name) {
+  return blaming("is_inf", x.where(), [&] { return equal(abs(as_floats(x)), without_end, name); });
+}
 
 Tensor logaddexp(In a, In b, std::string_view name) {
   return blaming("logaddexp", a.where(), [&] {
@@ -150,6 +153,11 @@ Tensor diff(In x, std::int64_t n, std::int64_t axis, std::string_view name) {
     if (n < 0) throw InvalidArgumentError(detail::join("n must not be negative, but is ", n));
     Tensor y = x;
     const int place = normalize_axis(axis, rank_of(x));
+    // Where the axis is known, it is empty after as many differences as it has elements.
+    constexpr std::int64_t most = 10'000;
+    if (x->shape().sizes()[place] < 0 && n > most)
+      throw InvalidArgumentError(detail::join("a graph can take at most ", most, " differences of axis ", axis,
+                                              " of unknown size, but n is ", n));
     for (std::int64_t i = 0; i < n && y.shape().sizes()[place] != 0; ++i) y = along(y, axis, differences);
     return named(y, name);
   });
@@ -165,10 +173,11 @@ Tensor trapezoid(In y, double dx, std::int64_t axis, std::string_view name) {
 Tensor trapezoid(In y, In x, std::int64_t axis, std::string_view name) {
   return blaming("trapezoid", y.where(), [&] {
     const int place = normalize_axis(axis, rank_of(y));
-    if (!agree(x->shape(), rank_of(x) == 1 ? Shape{y->shape().sizes()[place]} : y->shape()))
+    const Shape expected = rank_of(x) == 1 ? Shape{y->shape()[place]} : y->shape();
+    if (!agree(x->shape(), expected))
       throw InvalidArgumentError(detail::join("x must have the shape of y, ", y->shape(), ", or be [size of axis ",
                                               axis, "], but its shape is ", x->shape()));
-    Tensor widths = along(as_floats(x), rank_of(x) == 1 ? 0 : axis, differences);
+    Tensor widths = along(checked_like(as_floats(x), expected), rank_of(x) == 1 ? 0 : axis, differences);
     if (rank_of(x) == 1)
       for (int i = place + 1; i < rank_of(y); ++i) widths = expand_dims(widths, -1);
     const Tensor heights = along(as_floats(y), axis, sums_of_neighbours);
@@ -312,12 +321,7 @@ Tensor kron(In a, In b, std::string_view name) {
       throw InvalidArgumentError(
           detail::join("a and b must be matrices, but their shapes are ", a->shape(), " and ", b->shape()));
     const Tensor products = expand_dims(a, {1, 3}) * expand_dims(b, {0, 2});  // [m, p, n, q]
-    const auto joined = [](const Dimension& x, const Dimension& y) -> std::int64_t {
-      return x.is_known() && y.is_known() ? x * y : -1;
-    };
-    const Tensor rows = reshape(
-        products, {joined(a->shape()[0], b->shape()[0]), a->shape()[1], b->shape()[1]});  // one size may be unknown
-    return reshape(rows, {rows.shape()[0], joined(a->shape()[1], b->shape()[1])}, name);
+    return named(merged(products, {2, 2}), name);
   });
 }
 

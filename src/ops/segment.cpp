@@ -5,6 +5,7 @@
 
 #include "core/make_tensor.hpp"
 #include "ops/batching.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/handles.hpp"
 #include "ops/recurrence.hpp"
 #include "ops/support.hpp"
@@ -164,19 +165,19 @@ Tensor rows_like(const Tensor& data, const Tensor& segments, const Shape::Size& 
 }
 
 /// The parts with a negative segment are left out: `nothing`, which changes no result, stands for them in segment 0.
-Parts parts_of(const Tensor& data, const Tensor& segments, const Shape::Size& count, const Tensor& nothing) {
-  require_type(segments, index_types, "segment_ids");
-  if (rank_of(segments) > rank_of(data) ||
-      !agree(Shape(data.shape().sizes().first(static_cast<std::size_t>(rank_of(segments)))), segments.shape()))
+Parts parts_of(const Tensor& data, const Tensor& given, const Shape::Size& count, const Tensor& nothing) {
+  require_type(given, index_types, "segment_ids");
+  Shape start;
+  for (int axis = 0; axis < std::min(rank_of(given), rank_of(data)); ++axis) start.push_back(data.shape()[axis]);
+  if (rank_of(given) > rank_of(data) || !agree(start, given.shape()))
     throw InvalidArgumentError(
-        detail::join("data.shape = ", data.shape(), " does not start with segment_ids.shape = ", segments.shape()));
+        detail::join("data.shape = ", data.shape(), " does not start with segment_ids.shape = ", given.shape()));
+  const Tensor segments = start.is_known() && given.shape().is_known() ? given : checked_like(given, start);
   const Tensor like = rows_like(data, segments, count);
   if (!may_be_negative(segments)) return {data, segments, like};
-  if (!segments.is_symbolic() && !like.is_symbolic() && like.size() == 0 &&
-      reduce_all(segments < 0).to(cpu()).item<bool>()) {
-    // All parts are left out. They cannot be replaced, since there may be no segment 0.
-    const Tensor no_rows = zeros({0}, {.dtype = int32, .device = data.device()});
-    return {gather(data, no_rows), gather(segments, no_rows), like};
+  if (like.shape().sizes()[0] == 0) {  // there is no segment 0
+    const Tensor stays = segments >= 0;
+    return {boolean_mask(data, stays), boolean_mask(segments, stays), like};
   }
   return {where(beside(segments < 0, data), nothing, data), maximum(segments, 0), like};
 }

@@ -7,6 +7,7 @@
 
 #include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/lengths.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -297,7 +298,7 @@ TAPESTRY_OP(sequence_mask_op){{
     .infer = [](const Call& call) -> Specs {
       require_type(call.input(0), index_types, "lengths");
       Shape shape = call.input(0).shape();
-      shape.push_back(-1);
+      if (shape.has_rank()) shape.push_back(-1);
       return {{boolean, shape}};
     },
     .evaluate = mask_of_longest,
@@ -344,12 +345,12 @@ TAPESTRY_OP(masked_parts_op){{
     .gradient = no_gradient,
 }};
 
-/// The mask with as many axes as x. Where sizes are unknown, the reshape sees to it that those of x and the mask agree:
-/// a mask is not repeated.
+/// The mask with as many axes as x. A mask is not repeated: its sizes are those of x, also where they become known
+/// later.
 Tensor over_parts(const Tensor& x, const Tensor& mask) {
   Shape first;
   for (int axis = 0; axis < rank_of(mask); ++axis) first.push_back(x.shape()[axis]);
-  Tensor wide = first == mask.shape() && mask.shape().is_known() ? mask : reshape(mask, first);
+  Tensor wide = first == mask.shape() && mask.shape().is_known() ? mask : checked_like(mask, first);
   for (int axis = rank_of(mask); axis < rank_of(x); ++axis) wide = expand_dims(wide, -1);
   return wide;
 }
@@ -406,6 +407,7 @@ Unique unique(In x, std::string_view name) {
 std::vector<Tensor> dynamic_partition(In x, In partitions, std::int64_t count, std::string_view name) {
   return blaming("DynamicPartition", x.where(), [&] {
     if (count < 1) throw InvalidArgumentError(detail::join("There must be at least one partition, not ", count));
+    require_few_results(count);
     require_type(partitions, index_types, "partitions");
     require_mask("partitions", x, partitions);
     std::vector<Tensor> parts;
@@ -443,12 +445,11 @@ void require_lengths(const Tensor& lengths, std::int64_t time) {
                                               time < 0 ? " is negative" : detail::join(" is not in [0, ", time, "]")));
 }
 
-/// The lengths of sequences along an axis of x, as int64. Throws InvalidArgumentError for one that there is not; where
-/// sizes or lengths become known later, the gather does, also where x has no elements.
-static Tensor checked_lengths(const Tensor& lengths, const Tensor& x, int time) {
+Tensor checked_lengths(const Tensor& lengths, const Tensor& x, int time) {
   require_lengths(lengths, x.shape().sizes()[time]);
   const Tensor counted = lengths.cast(int64);
   if (!lengths.is_symbolic() && !x.is_symbolic()) return counted;
+  // The gather refuses the others, also where x has no elements.
   const Tensor steps = cumsum(ones({x.shape()[time]}, {.dtype = int64, .device = x.device()})) - 1;
   return gather(concat({steps, expand_dims(size(x, time).cast(int64), 0)}, 0), counted);
 }

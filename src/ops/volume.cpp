@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/make_tensor.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -25,11 +26,7 @@ void require_positive(std::int64_t size, std::string_view what) {
 }
 
 /// The images of volumes, those of all volumes in one batch.
-Tensor as_images(const Tensor& x) {
-  const Shape& shape = x.shape();
-  const bool is_known = shape[0].is_known() && shape[1].is_known();
-  return reshape(x, {is_known ? multiply_sizes(shape[0], shape[1]) : -1, shape[2], shape[3], shape[4]});
-}
+Tensor as_images(const Tensor& x) { return merged(x, {2, 1, 1, 1}); }
 
 /// Images as volumes of that many images each.
 Tensor as_volumes(const Tensor& images, const Dimension& batch, const Dimension& depth) {
@@ -68,7 +65,8 @@ Tensor conv3d(In x, In filter, const Conv3dOptions& options, std::string_view na
     const Border border = border_of(options.padding, size, reach, stride);
     if (std::min(border.before, border.after) < 0)
       throw InvalidArgumentError(detail::join("the padding must not be negative, but is ", border.before));
-    if (size >= 0 && add_sizes(size, add_sizes(border.before, border.after)) < reach)
+    const bool gives_nothing = size == 0 && options.padding.image().scheme() == "SAME";  // as of an image
+    if (size >= 0 && !gives_nothing && add_sizes(size, add_sizes(border.before, border.after)) < reach)
       throw InvalidArgumentError(detail::join("a filter that reaches over a depth of ", reach,
                                               " does not fit the depth ", size, " with a padding of ", border.before,
                                               " and ", border.after));
@@ -105,9 +103,7 @@ Tensor pooled(const Tensor& x, const Pool3dOptions& options, Pool pool) {
       as_images(x),
       {{options.window.height, options.window.width}, {options.strides.height, options.strides.width}, border}, {});
   const Dimension &batch = x.shape()[0], height = images.shape()[1], width = images.shape()[2];
-  const bool is_known = height.is_known() && width.is_known();
-  const Tensor columns =
-      reshape(images, {batch, x.shape()[1], is_known ? multiply_sizes(height, width) : -1, x.shape()[4]});
+  const Tensor columns = merged(as_volumes(images, batch, x.shape()[1]), {1, 1, 2, 1});
   const Padding2d ends = border.scheme() == "EXPLICIT" ? Padding2d(options.padding.depth(), 0) : border;
   const Tensor whole =
       pool(columns, {{options.window.depth, 1}, {options.strides.depth, options.strides.depth == 0 ? 0 : 1}, ends}, {});

@@ -99,10 +99,10 @@ INTERNALS = {
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
     # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, an LSTM is one op, which
-    # is composed of a loop of a graph, and shapes are compared when they are known. A trace is told which modules hold its
+    # is composed of a loop of a graph, and shapes are compared, and axes merged, when they are known. A trace is told which modules hold its
     # constants.
     'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp', 'src/autodiff/flag_reads.hpp',
-                'src/ops/checked_like.hpp', 'src/ops/lengths.hpp', 'src/ops/support.hpp'),
+                'src/ops/checked_like.hpp', 'src/ops/lengths.hpp', 'src/ops/merged.hpp', 'src/ops/support.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
     # entries say; an op that a format lacks is written as what it is composed of. A model that a tape watches is called
     # op by op. Images are resized by the same taps.
