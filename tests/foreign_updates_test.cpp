@@ -43,6 +43,42 @@ TEST_CASE("a change that is several of our operations waits for its control inpu
   }
 }
 
+TEST_CASE("changes of rows that do not wait for each other are all there, and each runs alone") {
+  for (const bool is_resource : {true, false}) {
+    const std::string prefix = is_resource ? "Resource" : "", two = "dim { size: 2 }";
+    const std::string type = t_float + (is_resource ? attr("dtype", "type: DT_FLOAT") : "");
+    const std::string index = type + attr("Tindices", "type: DT_INT32");
+    for (const std::string first : {"ScatterAdd", "ScatterUpdate", "ScatterMul", "ScatterNdUpdate"})
+      for (const std::string second : {"ScatterSub", "ScatterUpdate", "ScatterMax"}) {
+        CAPTURE(first);
+        CAPTURE(second);
+        const bool by_places = first.find("Nd") != std::string::npos;
+        const Graph graph =
+            read(variable_nodes("v", "DT_FLOAT", two, "float_val: 1 float_val: 2", is_resource) + ints_node("at", {1}) +
+                 constant_node("place", "DT_INT32", "tensor_shape { dim { size: 1 } dim { size: 1 } } int_val: 0") +
+                 ints_node("other", {0}) +
+                 constant_node("five", "DT_FLOAT", "tensor_shape { dim { size: 1 } } float_val: 5") +
+                 node("first", prefix + first, {"v", by_places ? "place" : "other", "five"}, index) +
+                 node("second", prefix + second, {"v", "at", "five"}, index) +
+                 node("value", is_resource ? "ReadVariableOp" : "Identity", {"v"}, type));
+        for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+          const Session session(each);
+          const auto values_after = [&](std::initializer_list<Fetch> changes) {
+            session.run("v/Assign");
+            session.run(changes);
+            return session.run("value:0").to_vector<float>();
+          };
+          const std::vector<float> one = values_after({"first"}), other = values_after({"second"});
+          CHECK(one[0] == (first == "ScatterAdd" ? 6.0F : 5.0F));
+          CHECK(one[1] == 2);
+          CHECK(other[0] == 1);
+          CHECK(other[1] == (second == "ScatterSub" ? -3.0F : 5.0F));
+          CHECK(values_after({"first", "second"}) == std::vector<float>{one[0], other[1]});
+        }
+      }
+  }
+}
+
 TEST_CASE("one scalar changes all rows") {
   for (const bool is_resource : {true, false}) {
     const std::string two = "dim { size: 2 }";

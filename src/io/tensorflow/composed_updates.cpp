@@ -32,7 +32,7 @@ Operation assign(const UpdateCall& call, std::size_t input, Assign kind, const T
   if (!after.empty()) wait.emplace(after);  // an empty list would leave the scope around
   const Variable& variable = *call.variables[input];
   const Tensor handle = call.graph.variable_entry(variable, call.where).handle;
-  const Tensor whole = call.rows ? with_rows(call.graph.read(variable, call.where), call.rows, value, kind) : value;
+  const Tensor whole = call.rows ? with_rows(call.wholes[input], call.rows, value, kind) : value;
   const Op& op = assign_op(call.rows ? Assign::set : kind);
   return detail::operation_of(call.graph.add_in_scopes(
       Call(op, {handle, whole}, variable_attrs({variable}), call.where, call.node.def().name), {}));

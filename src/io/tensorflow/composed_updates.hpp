@@ -19,6 +19,7 @@ struct UpdateCall {
   /// Of an update of rows: their numbers, each once. The values of Variables are those of these rows, and the indices
   /// are no longer among the inputs.
   Tensor rows{};
+  Tensors wholes{};  ///< of an update of rows: by input, the value of the whole Variable
 };
 
 /// An update of TensorFlow's that is read as several of our operations, the last of which assigns to the first input's

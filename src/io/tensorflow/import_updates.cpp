@@ -106,7 +106,9 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
       variables.push_back(variable_of(entry, reader, i));
       call.variables.back() = variables.back();
     }
-    call.inputs.push_back(i < update.variables ? state().read(variables.back(), where_) : tensor_of(entry.inputs[i]));
+    call.inputs.push_back(i < update.variables
+                              ? value_before(variables.back(), detail::join(entry.def->name, "/_/read"))
+                              : tensor_of(entry.inputs[i]));
     if (call.inputs.back().dtype() == DType::resource) reader.refuse("an input is a resource");
   }
   check_slots(reader, variables);
@@ -115,10 +117,16 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
   if (const std::size_t g = update.indices > update.variables ? update.indices - 1 : 0;
       g > 0 && !entry.inputs[update.indices].node->op.starts_with("Unique"))
     call.inputs[g] = gather(scatter_add(zeros_like(call.inputs[0]), call.rows, call.inputs[g]), call.rows);
+  call.wholes = Tensors(call.inputs.begin(), call.inputs.begin() + static_cast<std::ptrdiff_t>(update.variables));
   for (std::size_t i = 0; bool(call.rows) && i < update.variables; ++i)
     call.inputs[i] = gather(call.inputs[i], call.rows);
   update.add(call);
   return {};
+}
+
+Tensor Importer::value_before(const Variable& variable, const std::string& name) {
+  if (composed_.insert(variable.cell().get()).second) return state().read(variable, where_);
+  return node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}), name)[0];
 }
 
 Tensors Importer::gather_rows(const Entry& entry, const NodeReader& reader) {

@@ -193,6 +193,9 @@ class Importer final : public detail::FileNodes {
 
   /// Adds an update that is several of our operations.
   Tensors compose(const Entry& entry, const NodeReader& reader, const ComposedUpdate& update);
+  /// The value of a Variable before an update that is several operations. A second such update in the same run finds
+  /// what the first one has left, though neither waits for the other: TensorFlow's are one operation each.
+  Tensor value_before(const Variable& variable, const std::string& name);
 
   /// The rows of a Variable: TensorFlow's lookup of embeddings.
   Tensors gather_rows(const Entry& entry, const NodeReader& reader);
@@ -242,6 +245,7 @@ class Importer final : public detail::FileNodes {
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
   detail::KnownValues known_;
   std::unordered_set<const Node*> for_names_{};
+  std::unordered_set<const void*> composed_{};  ///< the Variables that updates of several operations change
   std::vector<char> is_after_change_{};                      ///< by node, see `is_after_change`
   std::optional<std::map<std::string, int>> assignments_{};  ///< see `assignments_of_any_sizes`
 };
