@@ -18,6 +18,7 @@ Explanation explain(const GraphState& graph, const Request& request, const Sessi
   Explanation explanation;
   SessionOptions quiet = options;
   quiet.log_device_placement = false;
+  quiet.allow_soft_placement = options.allow_soft_placement || graph.file != nullptr;
   const PlannedPart part = first_part(graph, request);
   Plan plan = make_plan(part.graph ? *part.graph : graph, part.request, quiet,
                         [&](std::string_view stage, const PlanGraph& now) {

@@ -136,6 +136,7 @@ PlannedPart first_part(const GraphState& graph, const Request& request) {
 StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options, bool is_quick)
     : options_(options), is_quick_(is_quick) {
   options_.optimize = options.optimize && !is_quick;
+  options_.allow_soft_placement = options.allow_soft_placement || graph.file != nullptr;  // what is cut off has no file
   const std::optional<Cut> cut = find_cut(graph, request);
   if (!cut) {
     first_ = std::make_unique<Partitioned>(make_plan(graph, request, options_));
