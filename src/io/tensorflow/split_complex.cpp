@@ -99,6 +99,98 @@ class Formulas {
     return {two("Mul", length, one("Cos", x.imag)), two("Mul", length, one("Sin", x.imag))};
   }
 
+  Parts log(const Parts& x) { return {one("Log", length(x)), angle(x)}; }
+  Parts add_up(const Parts& x, const Parts& y) { return {two("AddV2", x.real, y.real), two("AddV2", x.imag, y.imag)}; }
+  Parts negate(const Parts& x) { return {one("Neg", x.real), one("Neg", x.imag)}; }
+  Parts scaled(const Parts& x, double factor) {
+    return {two("Mul", x.real, real(factor)), two("Mul", x.imag, real(factor))};
+  }
+  /// 1, of the shape of x.
+  Parts unit(const Parts& x) { return {one("OnesLike", x.real), one("ZerosLike", x.real)}; }
+  Parts reciprocal(const Parts& x) { return divide("RealDiv", unit(x), x); }
+  std::string select(const std::string& condition, const std::string& x, const std::string& y) {
+    return add.typed("SelectV2", {condition, x, y}, dtype_);
+  }
+
+  /// The root whose real part is not negative.
+  Parts sqrt(const Parts& x) {
+    const std::string half = real(0.5), zero = one("ZerosLike", x.real);
+    const std::string larger = one("Sqrt", two("Mul", two("AddV2", length(x), one("Abs", x.real)), half));
+    const std::string smaller = two("Mul", two("DivNoNan", one("Abs", x.imag), larger), half);
+    const std::string is_right = two("GreaterEqual", x.real, zero);
+    const std::string imag = select(is_right, smaller, larger);
+    return {select(is_right, larger, smaller), select(two("Less", x.imag, zero), one("Neg", imag), imag)};
+  }
+  Parts sin(const Parts& x) {
+    return {two("Mul", one("Sin", x.real), one("Cosh", x.imag)), two("Mul", one("Cos", x.real), one("Sinh", x.imag))};
+  }
+  Parts cos(const Parts& x) {
+    return {two("Mul", one("Cos", x.real), one("Cosh", x.imag)),
+            one("Neg", two("Mul", one("Sin", x.real), one("Sinh", x.imag)))};
+  }
+  /// The function of i x, for those of which that of x follows: sinh x = -i sin(i x).
+  Parts turned(const Parts& x) { return {one("Neg", x.imag), x.real}; }
+  Parts turned_back(const Parts& x) { return {x.imag, one("Neg", x.real)}; }
+  Parts tanh(const Parts& x) {
+    const std::string real_part = one("Tanh", x.real), imag_part = one("Tan", x.imag);
+    return divide("RealDiv", {real_part, imag_part}, {one("OnesLike", real_part), two("Mul", real_part, imag_part)});
+  }
+  Parts power(const Parts& x, const Parts& y) {
+    const std::string size = length(x), zero = one("ZerosLike", size);
+    const std::string is_zero = two("Equal", size, zero);
+    const Parts safe{select(is_zero, one("OnesLike", size), x.real), x.imag};
+    const Parts found = exp(multiply(y, log(safe)));
+    // 0 to the power of 0 is 1.
+    const std::string is_exponent = two("Equal", length(y), one("ZerosLike", y.real));
+    const std::string whole = cast(is_exponent, boolean, dtype_);
+    return {select(is_zero, whole, found.real), select(is_zero, one("ZerosLike", found.imag), found.imag)};
+  }
+  std::optional<Parts> function(std::string_view op, const Parts& x) {
+    if (op == "Exp") return exp(x);
+    if (op == "Expm1") return add_up(exp(x), negate(unit(x)));
+    if (op == "Log") return log(x);
+    if (op == "Log1p") return log(add_up(x, unit(x)));
+    if (op == "Square") return multiply(x, x);
+    if (op == "Sqrt") return sqrt(x);
+    if (op == "Rsqrt") return reciprocal(sqrt(x));
+    if (op == "Reciprocal" || op == "Inv") return reciprocal(x);
+    if (op == "Sigmoid") return reciprocal(add_up(unit(x), exp(negate(x))));
+    if (op == "Sin") return sin(x);
+    if (op == "Cos") return cos(x);
+    if (op == "Tan") return turned_back(tanh(turned(x)));
+    if (op == "Sinh") return turned_back(sin(turned(x)));
+    if (op == "Cosh") return cos(turned(x));
+    if (op == "Tanh") return tanh(x);
+    return {};
+  }
+
+  /// The gradients by the argument of functions whose results are y.
+  std::optional<Parts> gradient(std::string_view op, const Parts& y, const Parts& g) {
+    const Parts own = conjugate(y);
+    if (op == "SqrtGrad") return divide("RealDiv", scaled(g, 0.5), own);
+    if (op == "RsqrtGrad") return scaled(multiply(g, multiply(own, multiply(own, own))), -0.5);
+    if (op == "ReciprocalGrad" || op == "InvGrad") return negate(multiply(g, multiply(own, own)));
+    if (op != "TanhGrad" && op != "SigmoidGrad") return {};
+    // These two are given the conjugate.
+    const Parts rest = add_up(unit(y), negate(op == "TanhGrad" ? multiply(y, y) : y));
+    return multiply(g, op == "TanhGrad" ? rest : multiply(y, rest));
+  }
+
+  // ---- Matrices: A + i B as the real matrix [A, -B; B, A].
+
+  std::string joined(const std::string& a, const std::string& b, std::int64_t axis) {
+    return add.op("ConcatV2", {a, b, add.number("axis", axis)},
+                  {{"T", code_of(dtype_)}, {"Tidx", code_of(int32)}, {"N", std::int64_t{2}}});
+  }
+  std::string doubled(const Parts& x) {
+    return joined(joined(x.real, one("Neg", x.imag), -1), joined(x.imag, x.real, -1), -2);
+  }
+  Parts halves(const std::string& x, std::int64_t axis) {
+    const std::string parts =
+        add.op("Split", {add.number("axis", axis), x}, {{"T", code_of(dtype_)}, {"num_split", std::int64_t{2}}});
+    return {parts, parts + ":1"};
+  }
+
   // ---- Transforms: of n numbers. Positions are int64.
 
   std::string whole(std::int64_t value) {
@@ -199,6 +291,7 @@ class Formulas {
   NodeAdder add;
 
  private:
+  std::string real(double value) { return add.constant("number", detail::make_scalar(value, dtype_)); }
   static Tensor numbers(int count, std::int32_t value) {
     Tensor made = detail::make_tensor(int32, Shape{count}, cpu());
     std::fill_n(detail::mutable_data<std::int32_t>(made), count, value);
@@ -305,8 +398,9 @@ class Splitter {
     if (const auto real = real_result(node, inputs, make, dtype)) {
       std::vector<std::string> controls(node.inputs.begin() + static_cast<std::ptrdiff_t>(inputs.size()),
                                         node.inputs.end());
+      const bool compares = node.op == "Equal" || node.op == "NotEqual";
       node.op = "Identity";
-      node.attrs = {{"T", code_of(dtype)}};
+      node.attrs = {{"T", code_of(compares ? boolean : dtype)}};
       node.inputs = {*real};
       node.inputs.insert(node.inputs.end(), controls.begin(), controls.end());
       return;
@@ -331,6 +425,9 @@ class Splitter {
     if (op == "Imag") return x.imag;
     if (op == "ComplexAbs") return make.length(x);
     if (op == "Angle") return make.angle(x);
+    if ((op == "Equal" || op == "NotEqual") && inputs.size() == 2 && inputs[1])
+      return make.add.op(op == "Equal" ? "LogicalAnd" : "LogicalOr",
+                         {make.two(op, x.real, inputs[1]->real), make.two(op, x.imag, inputs[1]->imag)}, {});
     if (op == "Cast") {
       const auto* to = attr_of<TypeCode>(node, "DstT");
       if (!to || real_type(*to) != DType::unknown) return {};
@@ -372,17 +469,22 @@ class Splitter {
       const Parts& x = *inputs[0];
       if (op == "Conj") return make.conjugate(x);
       if (op == "ConjugateTranspose") return each_part(node, inputs, dtype, make, "Transpose", true);
-      if (op == "Square") return make.multiply(x, x);
-      if (op == "Exp") return make.exp(x);
-      if (op == "Log") return Parts{make.one("Log", make.length(x)), make.angle(x)};
-      if (op == "OnesLike") return Parts{make.one("OnesLike", x.real), make.one("ZerosLike", x.real)};
-      if (op == "Reciprocal" || op == "Inv")
-        return make.divide("RealDiv", {make.one("OnesLike", x.real), make.one("ZerosLike", x.real)}, x);
+      if (op == "OnesLike") return make.unit(x);
+      if (op == "Prod" && inputs.size() == 2) return turned_product(node, x, dtype, make);
+      if (op == "MatrixInverse" || op == "BatchMatrixInverse")
+        return make.halves(make.halves(make.add.op(op, {make.doubled(x)}, real_attrs(node, dtype)), -1).real, -2);
+      if (const auto found = make.function(op, x)) return found;
     }
     if (inputs.size() == 2 && inputs[0] && inputs[1]) {
       if (op == "Mul") return make.multiply(*inputs[0], *inputs[1]);
       if (op == "RealDiv" || op == "Div") return make.divide("RealDiv", *inputs[0], *inputs[1]);
       if (op == "DivNoNan") return make.divide("DivNoNan", *inputs[0], *inputs[1]);
+      if (const auto found = make.gradient(op, *inputs[0], *inputs[1])) return found;
+      if (op == "Pow") return make.power(*inputs[0], *inputs[1]);
+      if (op == "MatrixSolve" || op == "BatchMatrixSolve") {
+        const std::string right = make.joined(inputs[1]->real, inputs[1]->imag, -2);
+        return make.halves(make.add.op(op, {make.doubled(*inputs[0]), right}, real_attrs(node, dtype)), -2);
+      }
       if (is_one_of(products, op)) return product(node, *inputs[0], *inputs[1], dtype, make);
     }
     if (is_one_of(moving, op)) return each_part(node, inputs, dtype, make, op, false);
@@ -413,6 +515,15 @@ class Splitter {
     for (auto& [name, attr] : attrs)
       if (auto* type = std::get_if<TypeCode>(&attr); type && real_type(*type) != DType::unknown) *type = code_of(dtype);
     return attrs;
+  }
+
+  /// The product along axes: the absolute values are multiplied, and the angles added up.
+  static Parts turned_product(const NodeDef& node, const Parts& x, DType dtype, Formulas& make) {
+    const auto reduced = [&](std::string_view op, const std::string& part) {
+      return make.add.op(op, {part, node.inputs[1]}, real_attrs(node, dtype));
+    };
+    const std::string length = reduced("Prod", make.length(x)), angle = reduced("Sum", make.angle(x));
+    return {make.two("Mul", length, make.one("Cos", angle)), make.two("Mul", length, make.one("Sin", angle))};
   }
 
   static std::optional<Parts> product(const NodeDef& node, Parts x, Parts y, DType dtype, Formulas& make) {
