@@ -286,6 +286,37 @@ TEST_CASE("devices of another machine are placed softly") {
                      node("y", "Neg", {"x"}, t_float + " device: '/job:ps/task:3/device:GPU:7'"));
   check_same(Session(graph).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({-1, -2}));
   CHECK(def_of(graph.as_graph_def(), "y").device == "/job:ps/task:3/device:GPU:7");
+  // What waits for a value is planned when the value is known, in a graph of its own.
+  graph = read(placeholder_node("x", "dim { size: 2 }") +
+               node("y", "Fill", {"sizes", "one"}, t_float + " device: '/job:ps'") + float_node("one", "1") +
+               node("sizes", "Cast", {"x"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_INT32")));
+  check_same(Session(graph).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({{1, 1}}));
+  CHECK(Session(graph).explain("y:0", {{"x:0", {1.0, 2.0}}}).stages.size() > 1);
+}
+
+TEST_CASE("hashes of whole numbers are TensorFlow's, by each of its functions") {
+  const std::vector<std::int64_t> numbers{2, 0, -57, 12345, 1234567890123, -987654321012345678, 9223372036854775807};
+  const std::string buckets = attr("num_buckets", "i: 1000"), key = attr("key", "list { i: 3 i: 4 }");
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> found{
+      {"StringToHashBucketFast", {759, 735, 30, 728, 114, 747, 319}},
+      {"StringToHashBucketStrong", {701, 345, 282, 639, 233, 394, 416}},
+      {"StringToHashBucket", {362, 773, 33, 416, 924, 365, 520}}};
+  for (const auto& row : found) {
+    const std::string& op = row.first;
+    CAPTURE(op);
+    const bool is_keyed = op.ends_with("Strong");
+    const Graph graph = read(node("x", "Placeholder", {}, attr("dtype", "type: DT_INT64")) +
+                             node("digits", "AsString", {"x"}, attr("T", "type: DT_INT64")) +
+                             node("same", "Identity", {"digits"}, attr("T", "type: DT_STRING")) +
+                             node("hash", op, {"same"}, buckets + (is_keyed ? key : "")));
+    for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())})
+      CHECK(Session(each).run("hash:0", {{"x:0", tensor(numbers)}}).to_vector<std::int64_t>() == row.second);
+  }
+  // A text of another form is not taken for the digits.
+  const Graph wide = read(node("x", "Placeholder", {}, attr("dtype", "type: DT_INT64")) +
+                          node("digits", "AsString", {"x"}, attr("T", "type: DT_INT64") + attr("width", "i: 8")) +
+                          node("hash", "StringToHashBucketFast", {"digits"}, buckets));
+  CHECK_THROWS_AS(Session(wide).run("hash:0", {{"x:0", tensor(numbers)}}), UnimplementedError);
 }
 
 TEST_CASE("a Switch takes a tensor of its own condition's branch") {

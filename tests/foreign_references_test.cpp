@@ -173,35 +173,65 @@ TEST_CASE("a loop waits for an update of a Variable whose result it does not use
   }
 }
 
+const std::string first_flow =
+    attr("dtype", "type: DT_FLOAT") + attr("value", "tensor { dtype: DT_FLOAT tensor_shape {} float_val: 0 }");
+
 TEST_CASE("the constants of a loop wait for its first variable, which may be an array") {
-  const std::string array = attr("dtype", "type: DT_FLOAT") + attr("element_shape", "shape { dim { size: 2 } }");
-  const std::string two = attr("N", "i: 2");
-  const Graph graph = read(
-      placeholder_node("x", "dim { size: 2 }") + int_node("zero", 0, {}) + int_node("three", 3, {}) +
-      ints_node("all", {0, 1, 2}) + node("array", "TensorArrayV3", {"three"}, array) +
-      enter("loop/flow", "Enter", {"array:1"}, "DT_FLOAT") + enter("loop/i", "Enter", {"zero"}, "DT_INT32") +
-      enter("loop/array", "Enter", {"array"}, "DT_RESOURCE") + enter("loop/x", "Enter", {"x"}, "DT_FLOAT") +
-      node("loop/Merge", "Merge", {"loop/flow", "loop/Next"}, t_float + two) +
-      node("loop/Merge_1", "Merge", {"loop/i", "loop/Next_1"}, t_int + two) + int_node("loop/end", 3, {"^loop/Merge"}) +
-      node("loop/Less", "Less", {"loop/Merge_1", "loop/end"}, t_int) + node("loop/Cond", "LoopCond", {"loop/Less"}) +
-      node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_float) +
-      node("loop/Switch_1", "Switch", {"loop/Merge_1", "loop/Cond"}, t_int) +
-      node("loop/first", "Identity", {"loop/Switch:1"}, t_float) +
-      node("loop/now", "Identity", {"loop/Switch_1:1"}, t_int) + int_node("loop/step", 1, {"^loop/first"}) +
-      node("loop/add", "AddV2", {"loop/now", "loop/step"}, t_int) +
-      node("loop/Cast", "Cast", {"loop/add"}, attr("SrcT", "type: DT_INT32") + attr("DstT", "type: DT_FLOAT")) +
-      node("loop/mul", "Mul", {"loop/x", "loop/Cast"}, t_float) +
-      node("loop/write", "TensorArrayWriteV3", {"loop/array", "loop/now", "loop/mul", "loop/first"}, t_float) +
-      node("loop/Next", "NextIteration", {"loop/write"}, t_float) +
-      node("loop/Next_1", "NextIteration", {"loop/add"}, t_int) + node("loop/Exit", "Exit", {"loop/Switch"}, t_float) +
-      node("rows", "TensorArrayGatherV3", {"array", "all", "loop/Exit"}, array));
+  for (const std::string version : {"V3", "V2", ""}) {  // the last two are of before TensorFlow 1.0
+    CAPTURE(version);
+    const bool is_old = version != "V3";
+    const std::string array = attr("dtype", "type: DT_FLOAT") + attr("element_shape", "shape { dim { size: 2 } }");
+    const std::string two = attr("N", "i: 2");
+    const Graph graph =
+        read(placeholder_node("x", "dim { size: 2 }") + int_node("zero", 0, {}) + int_node("three", 3, {}) +
+             ints_node("all", {0, 1, 2}) + node("array", "TensorArray" + version, {"three"}, array) +
+             node("flow", "Const", {"^array"}, first_flow) +
+             enter("loop/flow", "Enter", {is_old ? "flow" : "array:1"}, "DT_FLOAT") +
+             enter("loop/i", "Enter", {"zero"}, "DT_INT32") +
+             enter("loop/array", "Enter", {"array"}, is_old ? "DT_STRING" : "DT_RESOURCE") +
+             enter("loop/x", "Enter", {"x"}, "DT_FLOAT") +
+             node("loop/Merge", "Merge", {"loop/flow", "loop/Next"}, t_float + two) +
+             node("loop/Merge_1", "Merge", {"loop/i", "loop/Next_1"}, t_int + two) +
+             int_node("loop/end", 3, {"^loop/Merge"}) + node("loop/Less", "Less", {"loop/Merge_1", "loop/end"}, t_int) +
+             node("loop/Cond", "LoopCond", {"loop/Less"}) +
+             node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_float) +
+             node("loop/Switch_1", "Switch", {"loop/Merge_1", "loop/Cond"}, t_int) +
+             node("loop/first", "Identity", {"loop/Switch:1"}, t_float) +
+             node("loop/now", "Identity", {"loop/Switch_1:1"}, t_int) + int_node("loop/step", 1, {"^loop/first"}) +
+             node("loop/add", "AddV2", {"loop/now", "loop/step"}, t_int) +
+             node("loop/Cast", "Cast", {"loop/add"}, attr("SrcT", "type: DT_INT32") + attr("DstT", "type: DT_FLOAT")) +
+             node("loop/mul", "Mul", {"loop/x", "loop/Cast"}, t_float) +
+             node("loop/write", "TensorArrayWrite" + version, {"loop/array", "loop/now", "loop/mul", "loop/first"},
+                  t_float) +
+             node("loop/Next", "NextIteration", {"loop/write"}, t_float) +
+             node("loop/Next_1", "NextIteration", {"loop/add"}, t_int) +
+             node("loop/Exit", "Exit", {"loop/Switch"}, t_float) +
+             (version.empty() ? node("rows", "TensorArrayPack", {"array", "loop/Exit"}, array)
+                              : node("rows", "TensorArrayGather" + version, {"array", "all", "loop/Exit"}, array)));
+    for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+      const auto scope = each.as_default();
+      const Tensor x = each.get_tensor_by_name("x:0"), rows = each.get_tensor_by_name("rows:0");
+      const Tensor gradient = gradients({rows}, {x})[0];
+      const std::vector<Tensor> found = Session(each).run({rows, gradient}, {{x, {1.0, -1.0}}});
+      check_same(found[0], tensor<float>({{1, -1}, {2, -2}, {3, -3}}));
+      check_same(found[1], tensor<float>({6, 6}));
+    }
+  }
+}
+
+TEST_CASE("an array of before TensorFlow 1.0 is filled with all rows of a tensor") {
+  const std::string array = attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: -1 } dim { size: 2 }") + int_node("two", 2, {}) + int_node("one", 1, {}) +
+           node("array", "TensorArray", {"two"}, array) + node("flow", "Const", {"^array"}, first_flow) +
+           node("filled", "TensorArrayUnpack", {"array", "x", "flow"}, t_float) +
+           node("row", "TensorArrayRead", {"array", "one", "filled"}, array) +
+           node("rows", "TensorArrayPack", {"array", "filled"}, array));
+  const Tensor x = tensor<float>({{1, 2}, {3, 4}});
   for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
-    const auto scope = each.as_default();
-    const Tensor x = each.get_tensor_by_name("x:0"), rows = each.get_tensor_by_name("rows:0");
-    const Tensor gradient = gradients({rows}, {x})[0];
-    const std::vector<Tensor> found = Session(each).run({rows, gradient}, {{x, {1.0, -1.0}}});
-    check_same(found[0], tensor<float>({{1, -1}, {2, -2}, {3, -3}}));
-    check_same(found[1], tensor<float>({6, 6}));
+    const std::vector<Tensor> found = Session(each).run({"row:0", "rows:0"}, {{"x:0", x}});
+    check_same(found[0], tensor<float>({3, 4}));
+    check_same(found[1], x);
   }
 }
 

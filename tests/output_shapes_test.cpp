@@ -35,9 +35,16 @@ std::size_t outputs_of(const io::NodeDef& def) {
                                                         {"FusedBatchNormGrad", 5},
                                                         {"FusedBatchNormGradV2", 5},
                                                         {"FusedBatchNormGradV3", 5},
+                                                        {"AllCandidateSampler", 3},
+                                                        {"DenseToSparseSetOperation", 3},
                                                         {"ListDiff", 2},
+                                                        {"Lu", 2},
                                                         {"MaxPoolWithArgmax", 2},
                                                         {"Merge", 2},
+                                                        {"RaggedRange", 2},
+                                                        {"RaggedTensorToSparse", 3},
+                                                        {"SparseCross", 3},
+                                                        {"SparseToSparseSetOperation", 3},
                                                         {"StatelessRandomGetKeyCounter", 2},
                                                         {"Switch", 2},
                                                         {"SparseReorder", 2},
@@ -53,6 +60,8 @@ std::size_t outputs_of(const io::NodeDef& def) {
   if (def.op.starts_with("ResourceApply")) return 0;
   if (def.op == "Split" || def.op == "SplitV") return number("num_split");
   if (def.op == "Unpack") return number("num");
+  if (def.op == "CTCBeamSearchDecoder") return 3 * number("top_paths") + 1;
+  if (def.op == "RaggedGather") return number("OUTPUT_RAGGED_RANK") + 1;
   if (def.op == "ConcatOffset" || def.op == "ShapeN") return number("N");
   if (def.op == "IdentityN") return std::get<io::ListDef>(def.attrs.at("T")).types.size();
   return 1;

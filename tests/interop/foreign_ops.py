@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+import foreign_found_ops
 from foreign_cases import Case, Fed, channels_first, points
 from foreign_sparse_ops import sparse
 from foreign_subgraphs import removed, subgraphs
@@ -520,7 +521,7 @@ def suppressed():
 
 
 ALL = (elementwise, gradients, images, arrays, values, scattered, special, coloured, cells, volumes, sampled, projected,
-       ragged, whole_numbers, options, sparse, suppressed)
+       ragged, whole_numbers, options, sparse, suppressed, *foreign_found_ops.FAMILIES)
 
 
 COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}  # by XLA only

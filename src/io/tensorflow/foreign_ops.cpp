@@ -20,7 +20,7 @@ void set_other_ops(const ForeignOp* (*find)(const NodeDef&)) { find_other_op = f
 bool is_other_op(std::string_view op) { return op.find("::") != std::string_view::npos; }
 
 const ForeignOp* find_foreign_op(const NodeDef& def) {
-  if (!is_other_op(def.op)) return reader_plugin().find_op(def);
+  if (!is_other_op(def.op) || def.op.starts_with("TensorFlow::")) return reader_plugin().find_op(def);
   const auto find = find_other_op.load();
   return find ? find(def) : nullptr;
 }

@@ -63,6 +63,7 @@ struct ForeignOp {
   std::vector<OutputType> outputs = {};  ///< empty: `specs` or KeptNode knows the op
   /// For an op whose attributes or optional inputs decide it: the numbers of the inputs whose values are needed.
   std::vector<std::size_t> (*find_values)(const NodeReader&) = nullptr;
+  bool takes_reals = false;  ///< its `values` may be other numbers than whole ones
   bool takes_parts = false;  ///< it can do with elements of values that are `KnownValues::unknown_element`
   /// The types and ranks of the outputs, as far as they are known before the node is read.
   Specs (*specs)(const NodeReader&, const Tensors&) = nullptr;
@@ -77,7 +78,8 @@ TAPESTRY_API const ForeignOp* find_foreign_op(const NodeDef& def);
 
 /// Sets what finds the ops of another format than TensorFlow's. Their names are those with "::".
 void set_other_ops(const ForeignOp* (*find)(const NodeDef&));
-/// Whether the name is that of an op of another format.
+/// Whether the name is that of an op of another format, or one that stands for several of TensorFlow's:
+/// "TensorFlow::...".
 TAPESTRY_API bool is_other_op(std::string_view op);
 
 // ---- Parts, which the library needs as well as its plugins

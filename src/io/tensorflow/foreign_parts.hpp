@@ -22,8 +22,14 @@ ForeignOps foreign_colours();
 ForeignOps foreign_control();
 /// Labels of sequences, and their losses.
 ForeignOps foreign_ctc();
+/// What labels are the likeliest, and how far labels are from others.
+ForeignOps foreign_decoders();
 ForeignOps foreign_fused();
+/// Windows and boxes in images.
+ForeignOps foreign_glimpses();
 ForeignOps foreign_gradients();
+/// Hashes of whole numbers.
+ForeignOps foreign_hashes();
 ForeignOps foreign_images();
 /// What our ops have for floating point numbers only. These ops have conditions.
 ForeignOps foreign_integers();
@@ -33,12 +39,16 @@ ForeignOps foreign_matrices();
 ForeignOps foreign_normalizations();
 /// Their numbers are int32, and the attribute `quantized_type` tells the type.
 ForeignOps foreign_quantized();
+/// Rows of different lengths.
+ForeignOps foreign_ragged();
 ForeignOps foreign_random();
 ForeignOps foreign_sampling();
 ForeignOps foreign_scatter();
 ForeignOps foreign_selection();
+ForeignOps foreign_sound();
 ForeignOps foreign_sparse();
 ForeignOps foreign_special();
+ForeignOps foreign_systems();
 ForeignOps foreign_values();
 ForeignOps foreign_volumes();
 /// Images with the channels before the rows and columns. These ops have conditions.

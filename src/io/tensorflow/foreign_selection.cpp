@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <queue>
 
 #include "io/tensorflow/foreign_parts.hpp"
@@ -37,38 +38,68 @@ Numbers combined_sets(const ForeignNode& n, Numbers a, Numbers b) {
   return result;
 }
 
-/// Sets in the rows of two tensors: the coordinates of the elements of each row's result, these, and the shape.
+/// Sets in the rows of a tensor, by the coordinates of the rows, and the sizes of the axes of these.
+struct Sets {
+  std::map<Numbers, Numbers> rows{};
+  Numbers sizes{};
+  DType dtype{};
+};
+
+Sets sets_of_dense(const ForeignNode& n, std::size_t input) {
+  const Tensor value = n.node.constant(input);
+  if (value.rank() < 1) n.node.refuse(detail::join("its sets are ", to_string(value.dtype()), value.shape()));
+  Sets sets{.sizes = value.shape().to_vector(), .dtype = value.dtype()};
+  const std::int64_t width = sets.sizes.back();
+  sets.sizes.pop_back();
+  const Numbers all = value.to_vector<std::int64_t>();
+  Numbers place(sets.sizes.size());
+  for (std::int64_t row = 0; row < Shape(sets.sizes).size(); ++row) {
+    std::int64_t rest = row;
+    for (std::size_t axis = place.size(); axis-- > 0; rest /= sets.sizes[axis]) place[axis] = rest % sets.sizes[axis];
+    sets.rows[place] = Numbers(all.begin() + row * width, all.begin() + (row + 1) * width);
+  }
+  return sets;
+}
+
+/// From coordinates, elements and a shape, which are three inputs.
+Sets sets_of_sparse(const ForeignNode& n, std::size_t first) {
+  const Tensor coordinates = n.node.constant(first), elements = n.node.constant(first + 1);
+  Sets sets{.sizes = n.numbers(first + 2), .dtype = elements.dtype()};
+  const auto rank = static_cast<std::int64_t>(sets.sizes.size());
+  if (rank < 1 || coordinates.dtype() != int64 || coordinates.shape() != Shape{elements.size(), rank})
+    n.node.refuse(detail::join("its sets are ", elements.size(), " elements at ", coordinates.shape()));
+  sets.sizes.pop_back();
+  const Numbers places = coordinates.to_vector<std::int64_t>(), all = elements.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto at = places.begin() + static_cast<std::ptrdiff_t>(i) * rank;
+    sets.rows[Numbers(at, at + rank - 1)].push_back(all[i]);
+  }
+  return sets;
+}
+
+/// The coordinates of the elements of each row's result, these, and the shape.
 Tensors read_set_operation(const ForeignNode& n) {
-  const Tensor a = n.node.constant(0), b = n.node.constant(1);
-  const int rank = a.rank();
-  if (rank < 1 || rank != b.rank() || a.dtype() != b.dtype() ||
-      !std::equal(a.shape().sizes().begin(), a.shape().sizes().end() - 1, b.shape().sizes().begin()))
+  const bool is_sparse = n.node.def().op.starts_with("Sparse"), is_dense = n.node.def().op.starts_with("DenseToDense");
+  Sets a = is_sparse ? sets_of_sparse(n, 0) : sets_of_dense(n, 0);
+  Sets b = is_dense ? sets_of_dense(n, 1) : sets_of_sparse(n, is_sparse ? 3 : 1);
+  if (a.sizes != b.sizes || a.dtype != b.dtype || !is_integer(a.dtype))
     n.node.refuse(
-        detail::join("its sets are ", to_string(a.dtype()), a.shape(), " and ", to_string(b.dtype()), b.shape()));
-  Numbers shape = a.shape().to_vector();
-  const std::int64_t a_size = shape.back(), b_size = b.shape().sizes()[rank - 1];
-  std::int64_t rows = 1;
-  for (int axis = 0; axis + 1 < rank; ++axis) rows = product(rows, shape[axis]);
-  const Numbers a_all = a.to_vector<std::int64_t>(), b_all = b.to_vector<std::int64_t>();
-  Numbers elements, coordinates;
-  shape.back() = 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto part = [&](const Numbers& all, std::int64_t size) {
-      return Numbers(all.begin() + row * size, all.begin() + (row + 1) * size);
-    };
-    const Numbers found = combined_sets(n, part(a_all, a_size), part(b_all, b_size));
+        detail::join("its sets are ", to_string(a.dtype), Shape(a.sizes), " and ", to_string(b.dtype), Shape(b.sizes)));
+  for (const auto& [place, row] : b.rows) a.rows.try_emplace(place);
+  const auto rank = static_cast<std::int64_t>(a.sizes.size()) + 1;
+  Numbers elements, coordinates, shape = a.sizes;
+  shape.push_back(0);
+  for (const auto& [place, row] : a.rows) {
+    const Numbers found = combined_sets(n, row, b.rows[place]);
     shape.back() = std::max(shape.back(), static_cast<std::int64_t>(found.size()));
     for (std::size_t i = 0; i < found.size(); ++i) {
-      Numbers place(static_cast<std::size_t>(rank), static_cast<std::int64_t>(i));
-      std::int64_t rest = row;
-      for (int axis = rank - 1; axis-- > 0; rest /= shape[axis]) place[axis] = rest % shape[axis];
       coordinates.insert(coordinates.end(), place.begin(), place.end());
+      coordinates.push_back(static_cast<std::int64_t>(i));
       elements.push_back(found[i]);
     }
   }
-  const Tensor places = detail::make_tensor(int64, {static_cast<std::int64_t>(elements.size()), rank}, cpu());
-  std::copy(coordinates.begin(), coordinates.end(), detail::mutable_data<std::int64_t>(places));
-  return constant_nodes(n, {places, vector_of(elements, a.dtype()), vector_of(shape, int64)});
+  return constant_nodes(
+      n, {reshape(vector_of(coordinates, int64), {-1, rank}), vector_of(elements, a.dtype), vector_of(shape, int64)});
 }
 
 /// Where a sampled class is one of the true ones: the number of the example, that of the sample, and a logit that rules
@@ -217,8 +248,9 @@ struct Selection {
 
 /// Takes the box of the best score again and again, and lessens the scores of those that overlap it (`deviation` > 0),
 /// or drops those that overlap it by more than `most_overlap`.
-Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& scores, std::int64_t most,
-                     float most_overlap, float least_score, float deviation) {
+template <class F>
+Selection best_of(F shared_by, const std::vector<float>& scores, std::int64_t most, float most_overlap,
+                  float least_score, float deviation) {
   struct Candidate {
     float score;
     std::int64_t index;
@@ -228,7 +260,7 @@ Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& sc
     return a.score < b.score || (a.score == b.score && a.index > b.index);
   };
   std::priority_queue<Candidate, std::vector<Candidate>, decltype(is_worse)> candidates(is_worse);
-  for (std::size_t i = 0; i < boxes.size(); ++i)
+  for (std::size_t i = 0; i < scores.size(); ++i)
     if (scores[i] > least_score) candidates.push({scores[i], static_cast<std::int64_t>(i), 0});
   Selection found;
   while (!candidates.empty() && std::cmp_less(found.indices.size(), most)) {
@@ -237,7 +269,7 @@ Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& sc
     const float before = next.score;
     bool is_dropped = false;
     for (std::size_t i = found.indices.size(); i-- > next.seen && !is_dropped;) {
-      const float shared = overlap(boxes[next.index], boxes[found.indices[i]]);
+      const float shared = shared_by(next.index, found.indices[i]);
       is_dropped = deviation > 0 ? shared > most_overlap && most_overlap < 1 : shared > most_overlap;
       if (deviation > 0 && !is_dropped) next.score *= std::exp(-0.5F / deviation * shared * shared);
       is_dropped = is_dropped || next.score <= least_score;
@@ -252,6 +284,25 @@ Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& sc
     }
   }
   return found;
+}
+
+Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& scores, std::int64_t most,
+                     float most_overlap, float least_score, float deviation) {
+  const auto shared = [&](std::int64_t a, std::int64_t b) { return overlap(boxes[a], boxes[b]); };
+  return best_of(shared, scores, most, most_overlap, least_score, deviation);
+}
+
+/// A matrix tells how much each box overlaps each other one.
+Tensors read_suppression_by_matrix(const ForeignNode& n) {
+  const Tensor overlaps = n.node.constant(0), scores = n.node.constant(1);
+  const std::int64_t count = scores.size(), most = n.number(2);
+  if (scores.rank() != 1 || overlaps.shape() != Shape{count, count} || most < 0)
+    n.node.refuse(detail::join("its overlaps have the shape ", overlaps.shape(), " for ", count, " boxes"));
+  const std::vector<float> all = overlaps.to_vector<float>();
+  const auto shared = [&](std::int64_t a, std::int64_t b) { return all[a * count + b]; };
+  const Selection found = best_of(shared, scores.to_vector<float>(), most, n.node.constant(3).item<float>(),
+                                  n.node.constant(4).item<float>(), 0);
+  return constant_nodes(n, {vector_of(found.indices, int32)});
 }
 
 Tensors read_suppression(const ForeignNode& n) {
@@ -346,6 +397,16 @@ ForeignOps foreign_selection() {
        .values = {0, 1},
        .outputs = {typed(int64), like(0), typed(int64)},
        .read = read_set_operation},
+      {.name = "DenseToSparseSetOperation",
+       .inputs = 4,
+       .values = {0, 1, 2, 3},
+       .outputs = {typed(int64), like(0), typed(int64)},
+       .read = read_set_operation},
+      {.name = "SparseToSparseSetOperation",
+       .inputs = 6,
+       .values = {0, 1, 2, 3, 4, 5},
+       .outputs = {typed(int64), like(1), typed(int64)},
+       .read = read_set_operation},
       {.name = "DynamicPartition", .inputs = 2, .lacks_sizes = lacks_partition_sizes, .read = read_partition},
       {.name = "ParallelDynamicStitch", .inputs = -1, .lacks_sizes = lacks_rank, .read = read_parallel_stitch},
   };
@@ -367,6 +428,8 @@ ForeignOps foreign_selection() {
   add("NonMaxSuppressionV3", 5, {index});
   add("NonMaxSuppressionV4", 5, {index, index});
   add("NonMaxSuppressionV5", 6, {index, like(1), index});
+  add("NonMaxSuppressionWithOverlaps", 5, {index});
+  ops.back().read = read_suppression_by_matrix;
   add("CombinedNonMaxSuppression", 6, {like(0), like(0), like(0), index});
   ops.back().read = read_combined_suppression;
   return ops;

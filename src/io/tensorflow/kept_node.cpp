@@ -96,7 +96,9 @@ bool is_random(const std::string& op) {
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 /// Whether an op takes other values than integers for attributes.
-bool takes_reals(const std::string& op) {
+bool takes_reals(const NodeDef& def) {
+  const std::string& op = def.op;
+  if (const ForeignOp* foreign = find_foreign_op(def); foreign && foreign->takes_reals) return true;
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
          op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("ImageProjective") ||
          op.starts_with("NonMaxSuppression") || op == "CombinedNonMaxSuppression" || op == "ListDiff";
@@ -419,7 +421,7 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
   Ints awaited;
   for (const std::size_t each : value_inputs(reader)) {
     const Tensor& input = inputs[each];
-    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op) && !is_other_op(def.op)) {
+    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def) && !is_other_op(def.op)) {
       reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
                                  ", where whole numbers are due"));
     }

@@ -91,7 +91,7 @@ class NodeWriter {
 };
 
 /// "n" or "n:k".
-std::string endpoint_name(const Tensor& tensor);
+TAPESTRY_API std::string endpoint_name(const Tensor& tensor);
 /// Adds the input "^n" for each name n, unless the node is an input already.
 void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs);
 std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes);

@@ -168,13 +168,16 @@ constexpr auto typed_otherwise = std::to_array<TypedInputs>({{"AvgPool3DGrad", 0
                                                              {"CropAndResizeGradBoxes", 0b10},
                                                              {"CropAndResizeGradImage", 0},
                                                              {"DenseBincount", 0b100},
+                                                             {"DenseToSparseSetOperation", 0b101},
                                                              {"DepthwiseConv2dNativeBackpropInput", 0b110},
+                                                             {"EditDistance", 0b10010},
                                                              {"Fill", 0b10},
                                                              {"InTopK", 0b10},
                                                              {"InTopKV2", 0b110},
                                                              {"MaxPool3DGrad", 0b100},
                                                              {"OneHot", 0b1100},
                                                              {"ParallelDynamicStitch", 0},
+                                                             {"RaggedTensorToSparse", 0},
                                                              {"RaggedTensorToTensor", 0b110},
                                                              {"ResizeBicubicGrad", 0b10},
                                                              {"ResizeBilinearGrad", 0b10},
@@ -188,6 +191,7 @@ constexpr auto typed_otherwise = std::to_array<TypedInputs>({{"AvgPool3DGrad", 0
                                                              {"SparseTensorDenseAdd", 0b1010},
                                                              {"SparseTensorDenseMatMul", 0b1010},
                                                              {"SparseToDense", 0b1100},
+                                                             {"SparseToSparseSetOperation", 0b10010},
                                                              {"StridedSliceGrad", 0b10000}});
 
 std::vector<std::size_t> typed_inputs_of_foreign(const NodeReader& reader) {

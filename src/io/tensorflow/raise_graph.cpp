@@ -3,9 +3,11 @@
 
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
+#include "io/tensorflow/hashed_numbers.hpp"
 #include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/list_writer.hpp"
 #include "io/tensorflow/number_tables.hpp"
+#include "io/tensorflow/old_arrays.hpp"
 #include "io/tensorflow/op_rules.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
@@ -98,7 +100,9 @@ GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists
   join_list_ops(file);
   split_tile_gradients(file);
   search_number_tables(file);
+  hash_numbers(file);
   switch_constants(file);
+  rename_old_arrays(file);
   raise_frames(file);
   raise_conditions(file);
   split_variants(file, uneven);

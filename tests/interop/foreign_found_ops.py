@@ -1,0 +1,93 @@
+"""Single nodes of TensorFlow's ops of sound, sequences of labels, rows of different lengths, places in images, and systems
+of equations; see foreign_ops.py."""
+
+import numpy as np
+
+from foreign_cases import Case, Fed, points
+
+
+def heard():
+    sound = points(300, 96, 2)
+    for squared in (True, False):
+        yield Case("AudioSpectrogram", sound, window_size=20, stride=9, magnitude_squared=squared)
+    yield Case("AudioSpectrogram", points(301, 40, 1), window_size=32, stride=16, magnitude_squared=True)
+    squares = points(302, 2, 3, 17, low=0.1, high=4)
+    yield Case("Mfcc", squares, np.int32(16000))
+    yield Case("Mfcc", squares, np.int32(8000), upper_frequency_limit=3000.0, lower_frequency_limit=100.0,
+               filterbank_channel_count=7, dct_coefficient_count=5)
+
+
+def labelled():
+    logits, lengths = points(303, 5, 3, 6), Fed([5, 3, 4], np.int32)
+    for paths, options in ((1, {}), (3, {"merge_repeated": False}), (2, {"beam_width": 50})):
+        yield Case("CTCBeamSearchDecoder", logits, lengths, **{"beam_width": 6, "top_paths": paths, **options})
+    given = Fed([[0, 0], [0, 1], [0, 2], [1, 0], [3, 0]], np.int64), Fed([1, 2, 3, 5, 4], np.int32), Fed([4, 3], np.int64)
+    truth = Fed([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0]], np.int64), Fed([1, 3, 4, 5, 6], np.int32), Fed([3, 2], np.int64)
+    for normalize in (True, False):
+        yield Case("EditDistance", *given, *truth, normalize=normalize)
+    deep = Fed([[0, 1, 0], [1, 0, 0], [1, 0, 1]], np.int64), Fed([7, 8, 9], np.int64), Fed([2, 2, 2], np.int64)
+    yield Case("EditDistance", *deep, *deep[:1], Fed([7, 9, 9], np.int64), deep[2])
+
+
+def rows():
+    for dtype in (np.int32, np.float32):
+        yield Case("RaggedRange", Fed([0, 5, 8, 3], dtype), Fed([3, 5, 2, 8], dtype), Fed([1, 1, -2, 2], dtype), smooth=False)
+    yield Case("RaggedRange", Fed([2, 0, 3], np.int64), np.int64(4), np.int64(1), Tsplits=np.int32)
+    limits, inner = Fed([0, 2, 2, 5], np.int64), Fed([0, 1, 1, 4, 6, 7], np.int64)
+    elements = points(304, 7, 2)
+    for indices in (Fed([2, 0, 2], np.int32), Fed([[0, 1], [2, 2]], np.int64)):
+        rank = indices.value.ndim
+        yield Case("RaggedGather", (limits,), points(305, 5), indices, OUTPUT_RAGGED_RANK=rank)
+        yield Case("RaggedGather", (limits, inner), elements, indices, OUTPUT_RAGGED_RANK=rank + 1)
+    yield Case("RaggedTensorToSparse", (limits,), points(306, 5))
+    yield Case("RaggedTensorToSparse", (limits, inner), elements)
+
+
+def placed():
+    image, places = points(307, 3, 7, 6, 2), Fed([[0.2, -0.3], [-0.9, 0.8], [0.05, 3.1]])
+    for op in ("ExtractGlimpse", "ExtractGlimpseV2"):
+        for centered, normalized in ((True, True), (True, False), (False, True), (False, False)):
+            yield Case(op, image, np.int32([3, 4]), places, centered=centered, normalized=normalized, uniform_noise=False,
+                       noise="zero")
+    boxes = Fed([[[0.1, 0.2, 0.7, 0.9], [-0.3, 0.4, 0.5, 1.6]], [[0.9, 0.1, 0.2, 0.3], [0, 0, 1, 1]]])
+    for channels in (1, 3, 4):
+        drawn = points(308, 2, 8, 9, channels)
+        yield Case("DrawBoundingBoxes", drawn, boxes, smooth=False)
+        yield Case("DrawBoundingBoxesV2", drawn, boxes, points(309, 3, channels), smooth=False)
+
+
+def solved():
+    for shape in ((4, 4), (2, 3, 3)):
+        yield Case("Lu", points(310, *shape))
+    yield Case("Lu", Fed([[3.0]]), output_idx_type=np.int64)
+    for shape in ((3, 5), (2, 3, 4)):
+        diagonals = points(311, *shape).value
+        diagonals[..., 1, :] += 5
+        right = points(312, *shape[:-2], shape[-1], 2)
+        for options in ({}, {"partial_pivoting": False}):
+            yield Case("TridiagonalSolve", Fed(diagonals), right, **options)
+        yield Case("TridiagonalMatMul", *(Fed(diagonals[..., i:i + 1, :]) for i in range(3)), right)
+        for lower in (True, False):
+            band = points(313, *shape).value
+            band[..., 0 if lower else -1, :] += 5
+            for adjoint in (False, True):
+                yield Case("BandedTriangularSolve", Fed(band), right, lower=lower, adjoint=adjoint)
+
+
+def chosen():
+    places, shape = Fed([[0, 0], [0, 1], [2, 0]], np.int64), Fed([3, 2], np.int64)
+    kinds, dense = Fed([5, -7, 1 << 40], np.int64), Fed([[1, 2], [3, 4], [5, 6]], np.int64)
+    options = {"hashed_output": True, "out_type": np.int64, "internal_type": np.int64}
+    yield Case("SparseCross", (places,), (kinds,), (shape,), (dense,), num_buckets=1000, hash_key=956888297470, **options)
+    yield Case("SparseCross", (places, places), (kinds, kinds), (shape, shape), (), num_buckets=0, hash_key=3, **options)
+    given = Fed([[0, 0], [0, 1], [1, 0], [1, 1]], np.int64), Fed([4, 6, 1, 1], np.int64), Fed([3, 2], np.int64)
+    other = Fed([[0, 0], [1, 0], [1, 1], [2, 0]], np.int64), Fed([6, 2, 1, 9], np.int64), Fed([3, 3], np.int64)
+    for operation in ("a-b", "b-a", "intersection", "union"):
+        yield Case("SparseToSparseSetOperation", *given, *other, set_operation=operation)
+        yield Case("DenseToSparseSetOperation", dense, *other, set_operation=operation)
+    shared = points(314, 5, 5, low=0.0, high=1.0)
+    yield Case("NonMaxSuppressionWithOverlaps", shared, points(315, 5), np.int32(4), np.float32(0.6), np.float32(-1.5))
+    yield Case("AllCandidateSampler", Fed([[1, 2], [0, 3]], np.int64), num_true=2, num_sampled=4, unique=True)
+
+
+FAMILIES = (heard, labelled, rows, placed, solved, chosen)
