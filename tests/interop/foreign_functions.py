@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+import foreign_features
 import foreign_flow
 from foreign_models import points
 
@@ -117,7 +118,8 @@ def special(x, image, ids, k):
             tf.quantization.quantize_and_dequantize_v2(x, -1.0, 1.5, range_given=True, num_bits=6))
 
 
-FUNCTIONS = (selections, detections, pictures, similarity, algebra, numbers, waves, quantized, ragged, random_checks, decodings, special)
+FUNCTIONS = (selections, detections, pictures, similarity, algebra, numbers, waves, quantized, ragged, random_checks, decodings, special,
+             *foreign_features.FUNCTIONS)
 
 
 def write(folder):

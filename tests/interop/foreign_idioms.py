@@ -548,6 +548,9 @@ def write_program(folder, name, program, use_resource):
             for each in runs:
                 session.run(each, feeds)
                 steps.add("run", each.name)
-    (folder / f"{name}.pb").write_bytes(write_golden.bytes_of(graph.as_graph_def()))
+    graph_def = graph.as_graph_def()
+    for node in graph_def.node:  # as on a cluster
+        node.device = node.device.replace("/job:localhost/task:0", "/job:worker/task:1")
+    (folder / f"{name}.pb").write_bytes(write_golden.bytes_of(graph_def))
     steps.save(folder / f"{name}.steps.pb")
     return any(each.type.endswith(("If", "While", "Case")) for each in graph.get_operations())

@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True  # beside the sources
 import foreign_flow
 import foreign_functions
 import foreign_graphs
+import foreign_habits
 import foreign_idioms
 import foreign_networks
 import foreign_quantized
@@ -290,6 +291,7 @@ def main(folder):
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
                         ("sound", foreign_sound.write),
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
+                        ("habits", lambda each: foreign_idioms.write(each, foreign_habits.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)
