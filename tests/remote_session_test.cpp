@@ -262,8 +262,9 @@ TEST_CASE("a run ends at its deadline, when it is stopped, and when its session 
   Session session(server.target(), graph);
   CHECK_THROWS_AS(session.run(never, {}, {.timeout_in_ms = 30}, nullptr), DeadlineExceededError);
   const std::vector<Fetch> both{Fetch(never), Fetch(one)};
-  for (const Session& each : {session, Session(graph)}) {
-    const Session::Callable callable = each.make_callable(both), quick = each.make_callable({Fetch(one)});
+  const Session here(graph);
+  for (const Session* each : std::initializer_list<const Session*>{&session, &here}) {
+    const Session::Callable callable = each->make_callable(both), quick = each->make_callable({Fetch(one)});
     std::stop_source stop;
     stop.request_stop();
     CHECK_THROWS_AS(callable.call({}, {.timeout_in_ms = 30}), DeadlineExceededError);
