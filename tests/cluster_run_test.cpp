@@ -285,14 +285,15 @@ TEST_CASE("several nodes that stand for one op stay together where a graph is sp
   optimizers.emplace_back("momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.1, 0.9); });
   optimizers.emplace_back("Adagrad", [] { return std::make_unique<train::AdagradOptimizer>(0.1); });
   const std::string own = "/job:worker/replica:0/task:0", other = "/job:ps/replica:0/task:0";
-  for (const auto& [optimizer, make] : optimizers) {
-    INFO(std::string(optimizer));
+  for (const auto& optimizer : optimizers) {
+    INFO(std::string(optimizer.first));
     const Graph graph;
     const auto scope = graph.as_default();
     const auto placed = device(train::replica_device_setter(ClusterSpec({{"ps", {"a:1"}}, {"worker", {"b:2"}}})));
     const Variable table(ones({10, 2}), {.name = "table"}), b(ones({2}), {.name = "b"});
     const Tensor ids = placeholder(int64, {-1}, "ids"), y = placeholder(float32, {-1, 2}, "y");
-    const Operation step = make()->minimize(reduce_sum(square(sigmoid(embedding_lookup(table, ids) + b) - y)));
+    const Operation step =
+        optimizer.second()->minimize(reduce_sum(square(sigmoid(embedding_lookup(table, ids) + b) - y)));
 
     const io::GraphDef file = io::decode(graph.as_graph_def());
     std::set<std::string> whole, found;

@@ -352,8 +352,8 @@ TEST_CASE("what TensorFlow Serving knows and does nothing here is accepted, and 
       {"--prefer_tflite_model", "models of TensorFlow Lite are not served"},
       {"--mixed_precision=bfloat16", "a model computes with the types that it has"},
       {"--enable_per_model_batching_parameters=true", "all models have the parameters of --batching_parameters_file"}};
-  for (const auto& [flag, reason] : refused) {
-    const std::string name = flag.substr(0, flag.find('='));
+  for (const auto& each : refused) {
+    const std::string flag = each.first, name = flag.substr(0, flag.find('=')), reason = each.second;
     CHECK_THROWS_WITH(parse_flags({"--model_base_path=m", flag}), (name + ": " + reason).c_str());
     // Scripts name defaults, too.
     const bool is_text =

@@ -255,7 +255,9 @@ class Cutter {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) add(graph_.nodes[i], graph_.tasks[i]);
     for (const std::string& each : run_.fetches) add_fetch(edge_of(each));
     std::vector<TaskPart> list;
-    for (auto& [task, part] : parts_) {
+    for (auto& each : parts_) {
+      const std::string& task = each.first;
+      GraphDef& part = each.second;
       for (NodeDef& node : part.nodes) rename_hinted(node, [&](const Edge& edge) { return name_there(edge, task); });
       part.library = graph_.library;
       part.producer = graph_.producer;
