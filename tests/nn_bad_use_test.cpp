@@ -110,6 +110,27 @@ TEST_CASE("rates and initial values that make no sense are refused with the line
                    nn::Parameter(1, "steps"));
 }
 
+TEST_CASE("layers of absurd sizes are refused at the user's line") {
+  constexpr std::int64_t big = std::int64_t{1} << 40, huge = std::int64_t{1} << 62;
+#define TAPESTRY_LARGE(...) TAPESTRY_REFUSED(InvalidArgumentError, "is too large", __VA_ARGS__)
+  TAPESTRY_LARGE(nn::Dense(big, big));
+  TAPESTRY_LARGE(nn::Bilinear(big, big, 2));
+  TAPESTRY_LARGE(nn::Conv2D(big, big, 3));
+  TAPESTRY_LARGE(nn::Conv3D(big, big, 3));
+  TAPESTRY_LARGE(nn::ConvTranspose2D(big, big, 3));
+  TAPESTRY_LARGE(nn::Embedding(big, big));
+  TAPESTRY_LARGE(nn::LSTM(big, big));
+  TAPESTRY_LARGE(nn::GRUCell(big, big));
+#undef TAPESTRY_LARGE
+#define TAPESTRY_MOST(...) TAPESTRY_REFUSED(InvalidArgumentError, "must be at most 281474976710656", __VA_ARGS__)
+  TAPESTRY_MOST(nn::Dense(2, huge));
+  TAPESTRY_MOST(nn::LSTM(3, huge));
+  TAPESTRY_MOST(nn::GRUCell(3, huge));
+  TAPESTRY_MOST(nn::Embedding(huge, 2));
+  TAPESTRY_MOST(nn::LayerNorm(huge));
+#undef TAPESTRY_MOST
+}
+
 TEST_CASE("a layer that gets nothing says so, with the line") {
   const nn::Dense layer(4, 2);
   const auto error = caught<FailedPreconditionError>([&] { layer(Tensor()); });

@@ -27,25 +27,25 @@ void check_sizes(std::string_view layer, std::int64_t in, std::int64_t out, Size
 
 Shape weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
   check_sizes("Conv2D", in, out, window, groups, where);
-  return {out, in / groups, window.height, window.width};
+  return Shape({out, in / groups, window.height, window.width}, where);
 }
 
 Shape sequence_weight_shape(std::int64_t in, std::int64_t out, std::int64_t window, std::int64_t groups, Where where) {
   require_positive(window, "Conv1D", "the window", where);
   check_sizes("Conv1D", in, out, window, groups, where);
-  return {out, in / groups, window};
+  return Shape({out, in / groups, window}, where);
 }
 
 Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
   check_sizes("ConvTranspose2D", in, out, window, groups, where);
-  return {in, out / groups, window.height, window.width};
+  return Shape({in, out / groups, window.height, window.width}, where);
 }
 
 Shape transposed_sequence_shape(std::int64_t in, std::int64_t out, std::int64_t window, std::int64_t groups,
                                 Where where) {
   require_positive(window, "ConvTranspose1D", "the window", where);
   check_sizes("ConvTranspose1D", in, out, window, groups, where);
-  return {in, out / groups, window};
+  return Shape({in, out / groups, window}, where);
 }
 
 /// A sequence as an image of one row. The error names what the layer takes; `channels` is -1 for any number.
@@ -253,7 +253,7 @@ namespace {
 Shape volume_weight_shape(std::int64_t in, std::int64_t out, Size3d window, std::int64_t groups, Where where) {
   require_positive(window.depth, "Conv3D", "the window's depth", where);
   check_sizes("Conv3D", in, out, {window.height, window.width}, groups, where);
-  return {out, in / groups, window.depth, window.height, window.width};
+  return Shape({out, in / groups, window.depth, window.height, window.width}, where);
 }
 
 }  // namespace

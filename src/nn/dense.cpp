@@ -21,14 +21,14 @@ double bound_of(std::int64_t in) { return 1 / std::sqrt(static_cast<double>(in))
 Tensor initial_weight(std::int64_t in, std::int64_t out, Where where) {
   require_positive(in, "Dense", "in", where);
   require_positive(out, "Dense", "out", where);
-  return uniform_within(bound_of(in), {out, in}, where);
+  return uniform_within(bound_of(in), Shape({out, in}, where), where);
 }
 
 Tensor initial_bilinear(std::int64_t first, std::int64_t second, std::int64_t out, Where where) {
   require_positive(first, "Bilinear", "first", where);
   require_positive(second, "Bilinear", "second", where);
   require_positive(out, "Bilinear", "out", where);
-  return uniform_within(bound_of(first), {out, first, second}, where);
+  return uniform_within(bound_of(first), Shape({out, first, second}, where), where);
 }
 
 Tensor initial_slopes(std::int64_t count, double initial, Where where) {

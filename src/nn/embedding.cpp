@@ -12,7 +12,7 @@ namespace {
 Tensor initial_table(std::string_view layer, std::int64_t count, std::int64_t features, Where where) {
   require_positive(count, layer, "count", where);
   require_positive(features, layer, "features", where);
-  return normal_with(1, {count, features}, where);
+  return normal_with(1, Shape({count, features}, where), where);
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ Tensor filled(double value, const Shape& shape, Where where) {
 void require_positive(std::int64_t value, std::string_view layer, std::string_view what, Where where) {
   if (value < 1)
     throw InvalidArgumentError(detail::join(layer, ": ", what, " must be at least 1, but is ", value), where);
+  // Multiples of it, such as those for the gates of a cell, fit 64 bits.
+  constexpr std::int64_t most = std::int64_t{1} << 48;
+  if (value > most)
+    throw InvalidArgumentError(detail::join(layer, ": ", what, " must be at most ", most, ", but is ", value), where);
 }
 
 void require_rate(double value, std::string_view layer, std::string_view what, Where where) {

@@ -14,7 +14,7 @@ namespace {
 Tensor initial_positions(std::int64_t count, std::int64_t features, Where where) {
   require_positive(count, "PositionEmbedding", "count", where);
   require_positive(features, "PositionEmbedding", "features", where);
-  return normal_with(0.02, {count, features}, where);
+  return normal_with(0.02, Shape({count, features}, where), where);
 }
 
 void require_sequence(const Tensor& x, std::string_view what, Where where) {

@@ -24,10 +24,11 @@ Recurrent::Weights initial_weights(std::int64_t in, std::int64_t hidden, std::in
   const CallSiteScope site(where);
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   const std::int64_t rows = gates * hidden;
-  Recurrent::Weights weights{.weight_ih = Parameter(uniform_within(bound, {rows, in}, where), "weight_ih"),
-                             .weight_hh = Parameter(uniform_within(bound, {rows, hidden}, where), "weight_hh"),
-                             .bias_ih = {},
-                             .bias_hh = {}};
+  Recurrent::Weights weights{
+      .weight_ih = Parameter(uniform_within(bound, Shape({rows, in}, where), where), "weight_ih"),
+      .weight_hh = Parameter(uniform_within(bound, Shape({rows, hidden}, where), where), "weight_hh"),
+      .bias_ih = {},
+      .bias_hh = {}};
   if (bias) {
     weights.bias_ih.emplace(uniform_within(bound, {rows}, where), "bias_ih");
     weights.bias_hh.emplace(uniform_within(bound, {rows}, where), "bias_hh");

@@ -16,7 +16,7 @@ Tensor initial_cell_weight(std::string_view layer, std::int64_t in, std::int64_t
                            Where where) {
   require_positive(in, layer, "in", where);
   require_positive(hidden, layer, "hidden", where);
-  return uniform_within(1 / std::sqrt(static_cast<double>(hidden)), {gates * hidden, in}, where);
+  return uniform_within(1 / std::sqrt(static_cast<double>(hidden)), Shape({gates * hidden, in}, where), where);
 }
 
 }  // namespace

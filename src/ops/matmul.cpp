@@ -1,6 +1,7 @@
 #include "backend/views.hpp"
 #include "ops/batching.hpp"
 #include "ops/handles.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/linalg.hpp"
@@ -135,9 +136,7 @@ void batch_product(Backend& backend, const Call& call) {
 // ---- gradient ----------------------------------------------------------------------------------------------------------
 
 /// All rows of x as one matrix.
-Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
-/// Whether x has columns. Without any, `rows` cannot infer how many rows there are.
-bool has_columns(const Tensor& x) { return x.shape().sizes().back() != 0; }
+Tensor rows(const Tensor& x) { return merged(x, {x.rank() - 1, 1}); }
 
 /// The sum of a batch of matrices.
 Tensor sum_of_batch(const Tensor& x) {
@@ -178,7 +177,7 @@ Tensor gradient_of_a(const Tensor& g, const Tensor& b, const MatMulOptions& give
 Tensor gradient_of_b(const Tensor& a, const Tensor& g, const MatMulOptions& given, bool is_matrix) {
   if (a.rank() == 1 && is_matrix) return given.transpose_b ? outer(g, a) : outer(a, g);
   // This is one product, not the sum of a batch of products.
-  if (a.rank() > 2 && is_matrix && !given.transpose_a && has_columns(a) && has_columns(g))
+  if (a.rank() > 2 && is_matrix && !given.transpose_a)
     return given.transpose_b ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
   const auto [x, y, options] = product_for_b(a, g, given);
   const Tensor found = matmul(x, y, options);
