@@ -255,6 +255,24 @@ TEST_CASE("unknown sizes that turn out to be 0") {
        }},
       {"Flatten", [&](const Tensor& x) { return flatten(expand_dims(x, 2)); }},
       {"bincount without bins", [](const Tensor& x) { return bincount((x * 3.0).cast(int32), 0); }},
+      {"boolean_mask", [](const Tensor& x) { return boolean_mask(expand_dims(x, 2), x > 0.0); }},
+      {"boolean_mask of what has no elements",
+       [](const Tensor& x) {
+         return boolean_mask(expand_dims(x, 0), ones({1, 3}) > 0.0);
+       }},
+      {"masked_assign of two axes",
+       [](const Tensor& x) {
+         return masked_assign(expand_dims(x, 2), x > 2.0, zeros({0, 1}));
+       }},
+      {"matmul of a batch with a matrix, differentiated",
+       [](const Tensor& x) {
+         return grad([&](const Tensor& b) {
+                  return matmul(ones({2, 4, 2}), b);
+                })(ones({2, 3}) * reduce_sum(x)) +
+                reduce_sum(grad([&](const Tensor& b) {
+                  return matmul(stack({x, x}), b);
+                })(transpose(x)));
+       }},
       {"lstsq",
        [](const Tensor& x) {
          return lstsq(ones({2, 1, 3, 2}), concat({x, x, x})(range(0, 3)));

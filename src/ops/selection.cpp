@@ -9,6 +9,7 @@
 #include "core/make_tensor.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/lengths.hpp"
+#include "ops/merged.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -360,9 +361,9 @@ Tensor chosen_parts(const Tensor& x, const Tensor& mask) { return apply(masked_p
 /// x with the axes that the mask has joined into one: [parts, ...].
 Tensor in_parts(const Tensor& x, const Tensor& mask) {
   if (rank_of(mask) == 1) return x;
-  Shape shape{-1};
-  for (int axis = rank_of(mask); axis < rank_of(x); ++axis) shape.push_back(x.shape()[axis]);
-  return reshape(x, shape);
+  Ints counts{rank_of(mask)};
+  for (int axis = rank_of(mask); axis < rank_of(x); ++axis) counts.push_back(1);
+  return merged(x, counts);
 }
 
 }  // namespace

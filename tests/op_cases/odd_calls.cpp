@@ -225,7 +225,7 @@ Tolerance tolerance_of(const Tensors& inputs) {
 
 bool nearly_same(const Tensor& a, const Tensor& b, const Tolerance& tolerance) {
   const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
-  double scale = tolerance.largest;
+  double scale = tolerance.largest * tolerance.largest;  // many rows of the table square what they test
   for (const double each : y)
     if (std::isfinite(each)) scale = std::max(scale, std::abs(each));
   if (scale > 1e37) return true;  // some order of a sum leaves the range of float32
@@ -282,8 +282,8 @@ void Search::check(const Outcome& outcome, const std::string& how) {
   const std::string_view file = outcome.where.file ? outcome.where.file : "";
   if (file.find("tests/") == std::string_view::npos) fault(how + "no line of the caller: " + outcome.error);
   // The caller makes shapes and orders of norms, and asks for sizes, and a plan gets its memory for all of its ops.
-  for (const std::string_view text :
-       {"Dimension -", "is too large", "norm: 'ord'", "The size of a", "of the shape []", "OOM when"})
+  for (const std::string_view text : {"Dimension -", "is too large", "norm: 'ord'", "The size of a", "of the shape []",
+                                      "OOM when", "The run takes", "does not exist any more"})
     if (outcome.says(text)) return;
   if (outcome.op.empty()) fault(how + "no op: " + outcome.error);
 }
@@ -296,6 +296,7 @@ void Search::check_gradients(const Outcome& value, const Outcome& eager, const T
   std::size_t i = value.results.size();
   for (const Tensor& each : arguments) {
     if (!each || !is_floating(each.dtype())) continue;
+    if (each.is_symbolic()) return;
     if (eager.results[i].dtype() != each.dtype() || eager.results[i].shape() != each.shape())
       fault("a gradient of another shape or type: " + print({eager.results[i]}));
     ++i;
