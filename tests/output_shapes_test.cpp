@@ -32,6 +32,7 @@ std::size_t outputs_of(const io::NodeDef& def) {
                                                         {"Qr", 2},
                                                         {"SelfAdjointEigV2", 2},
                                                         {"FusedBatchNorm", 5},
+                                                        {"BatchNormWithGlobalNormalizationGrad", 5},
                                                         {"FusedBatchNormGrad", 5},
                                                         {"FusedBatchNormGradV2", 5},
                                                         {"FusedBatchNormGradV3", 5},

@@ -85,6 +85,11 @@ def chosen():
     for operation in ("a-b", "b-a", "intersection", "union"):
         yield Case("SparseToSparseSetOperation", *given, *other, set_operation=operation)
         yield Case("DenseToSparseSetOperation", dense, *other, set_operation=operation)
+    whole = Fed([7, -7, 9], np.int32)
+    yield Case("SparseDenseCwiseDiv", places, whole, shape, Fed([[2, 2], [2, -2], [-4, 5]], np.int32))
+    yield Case("FusedResizeAndPadConv2D", Fed(points(316, 1, 4, 5, 2).value, np.float64), [7, 3], [[0, 0], [1, 2], [2, 0], [0, 0]],
+               Fed(points(317, 3, 2, 2, 3).value, np.float64), resize_align_corners=True, mode="REFLECT", padding="VALID",
+               strides=[1, 2, 1, 1])
     shared = points(314, 5, 5, low=0.0, high=1.0)
     yield Case("NonMaxSuppressionWithOverlaps", shared, points(315, 5), np.int32(4), np.float32(0.6), np.float32(-1.5))
     yield Case("AllCandidateSampler", Fed([[1, 2], [0, 3]], np.int64), num_true=2, num_sampled=4, unique=True)

@@ -89,8 +89,10 @@ def quantized(x, image, ids, k):
     low, high = tf.reduce_min(x), tf.reduce_max(x)
     q = tf.quantization.quantize(x, low, high, tf.quint8)
     same = tf.quantization.quantize_and_dequantize_v2(x, low, high, range_given=False)
+    wide = tf.quantization.quantize(x, low - 1, high * 2, tf.quint8)
+    joined = [tf.quantization.quantized_concat(1, *zip(*parts)) for parts in ((q, q), (q, wide, q))]
     return (tf.quantization.dequantize(q.output, q.output_min, q.output_max), same,
-            tf.quantization.fake_quant_with_min_max_vars(x, low, high))
+            tf.quantization.fake_quant_with_min_max_vars(x, low, high), *[tf.quantization.dequantize(*each) for each in joined])
 
 
 def ragged(x, image, ids, k):

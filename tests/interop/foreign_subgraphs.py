@@ -71,6 +71,12 @@ def removed():
         inputs = [x, mean, variance, offset, scale]
         numbers = [each.value for each in inputs]
         yield node, inputs, [tf.nn.batch_normalization(*numbers[:4], numbers[4] if scaled else None, 0.01)]
+        back, node = points(95, 2, 2, 2, 3), v1.NodeDef(op="BatchNormWithGlobalNormalizationGrad", attr=node.attr)
+        sources = [tf.constant(each) for each in numbers]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            y = tf.nn.batch_normalization(*sources[:4], sources[4] if scaled else None, 0.01) * back.value
+        yield node, [x, mean, variance, scale, back], tape.gradient(y, sources, unconnected_gradients="zero")
     yield from fused()
     square = points(130, 2, 3)
     yield v1.NodeDef(op="BatchMatrixDiag"), [square], [tf.linalg.diag(square.value)]

@@ -178,7 +178,7 @@ Tensors read_padded_conv(const ForeignNode& n) {
   const PadMode mode = mirror_mode(n);
   const Attrs attrs = n.node.direct_attrs(*rule_of("Conv2D"));
   return n.composed([&] {
-    const Tensor x = resizes ? resized_images(n) : n.in(0);
+    const Tensor x = resizes ? resized_images(n).cast(n.in(0).dtype()) : Tensor(n.in(0));
     const Tensor padded = pad(x, paddings_of(n, paddings), {.mode = mode});
     return make_op(*rule_of("Conv2D"), n.node, {padded, n.in(paddings + 1)}, attrs, n.where, "Conv2D")[0];
   });

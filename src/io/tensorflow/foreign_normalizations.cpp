@@ -95,6 +95,19 @@ Tensors read_global_norm(const ForeignNode& n) {
       [&] { return batch_norm(n.in(0), n.in(1), n.in(2), n.in(3), scaled ? Tensor(n.in(4)) : Tensor(), epsilon); });
 }
 
+/// Its gradients by the images, the mean, the variance, the offset, which is no input, and the scale.
+Tensors read_global_norm_gradient(const ForeignNode& n) {
+  require_one_type(n);
+  const bool scaled = n.node.attr<bool>("scale_after_normalization");
+  const auto epsilon = n.node.attr<float>("variance_epsilon");
+  return n.composed([&] {
+    const Tensors sources{n.in(0), n.in(1), n.in(2), zeros_like(n.in(1)), n.in(3)};
+    return gradients_of(sources, [&](const Tensors& x) -> Tensors {
+      return {batch_norm(x[0], x[1], x[2], x[3], scaled ? Tensor(x[4]) : Tensor(), epsilon) * n.in(4)};
+    });
+  });
+}
+
 // ---- Neighbouring channels ------------------------------------------------------------------------------------------
 
 /// A local response normalization: each element is divided by (bias + alpha * sum of the neighbours' squares)^beta.
@@ -143,6 +156,11 @@ ForeignOps foreign_normalizations() {
        .lacks_sizes = lacks_rank,
        .outputs = {like(0)},
        .read = read_global_norm},
+      {.name = "BatchNormWithGlobalNormalizationGrad",
+       .inputs = 5,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), like(1), like(1), like(1), like(1)},
+       .read = read_global_norm_gradient},
       {.name = "FusedBatchNorm", .inputs = 5, .lacks_sizes = lacks_rank, .read = read_batch_norm},
       {.name = "FusedBatchNormGrad",
        .inputs = 5,

@@ -271,7 +271,9 @@ Tensors read_quantized_concat(const ForeignNode& n) {
       low = negative(high);
     }
     std::vector<Tensor> numbers;
-    for (const Quantized& each : parts) numbers.push_back(requantized(each, low, high, each.range));
+    for (const Quantized& each : parts)  // a part of the whole range stays as it is
+      numbers.push_back(
+          where(equal(each.low, low) & equal(each.high, high), each.numbers, requantized(each, low, high, each.range)));
     return {concat(numbers, n.number(0)), low, high};
   });
 }

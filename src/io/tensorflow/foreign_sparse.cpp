@@ -73,7 +73,11 @@ Tensors read_sparse_elementwise(const ForeignNode& n) {
   if (n.in(1).dtype() != n.in(3).dtype()) n.node.refuse("its inputs have several types");
   return n.composed([&]() -> Tensor {
     const Tensor dense = gather(reshape(broadcast_to(n.in(3), n.shape(2)), {-1}), places_of(n));
-    return op.ends_with("Mul") ? n.in(1) * dense : op.ends_with("Div") ? n.in(1) / dense : n.in(1) + dense;
+    if (op.ends_with("Mul")) return n.in(1) * dense;
+    if (!op.ends_with("Div")) return n.in(1) + dense;
+    if (is_floating(dense.dtype())) return n.in(1) / dense;
+    if (dense.dtype() == uint8) return floor_divide(n.in(1), dense);
+    return floor_divide(abs(n.in(1)), abs(dense)) * sign(n.in(1)) * sign(dense);  // rounded toward 0
   });
 }
 
