@@ -4,6 +4,7 @@
 #include <ostream>
 
 namespace tapestry {
+
 std::string to_string(DType dtype) {
   constexpr std::string_view names[] = {"unknown", "bool",     "uint8",   "int32",   "int64",
                                         "float16", "bfloat16", "float32", "float64", "resource"};
