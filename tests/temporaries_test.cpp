@@ -104,6 +104,27 @@ TEST_CASE("elementwise ops give the same bits and gradients when they overwrite 
   CHECK(in_place > 40);
 }
 
+TEST_CASE("an op overwrites a temporary beside an operand in another layout") {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 5}, {300, 517}, {3, 2000}})
+    for (const DType dtype : {float32, float16, int64}) {
+      const auto numbers = [dtype = dtype](std::int64_t size) { return (arange(size) / 7 + 1.0).cast(dtype); };
+      const Tensor x = reshape(numbers(rows * columns), {rows, columns});
+      const std::vector<Tensor> others{transpose(reshape(numbers(rows * columns), {columns, rows})),
+                                       reshape(numbers(2 * rows * columns), {rows, 2 * columns})(all, range(0, {}, 2)),
+                                       flip(x, {0, 1}),
+                                       numbers(columns),
+                                       reshape(numbers(rows), {rows, 1}),
+                                       broadcast_to(numbers(columns), {rows, columns})};
+      for (const Tensor& other : others) {
+        CAPTURE(other.shape());
+        CHECK(same_bits(other - copy(x), other - x));
+        CHECK(same_bits(copy(x) - other, x - other));
+        CHECK(same_bits(where(other > x, copy(x), other), where(other > x, x, other)));
+        CHECK(same_bits(clip(other, 2, copy(x)), clip(other, 2, x)));
+      }
+    }
+}
+
 TEST_CASE("a temporary lives no longer than the op that takes it") {
   const Tensor x = ones({1 << 18});
   const auto peak = [&](auto&& f) {

@@ -188,9 +188,11 @@ class TAPESTRY_API Backend : public detail::Allocator {
   Tensor contiguous(const Tensor& x);
   /// A contiguous copy, which may be changed and which no tape sees.
   Tensor contiguous_copy(const Tensor& x);
+  // Of the next three, y may be an operand itself, or a view of all its elements, if that is contiguous.
+
   /// y = f(x; alpha), of one shape and dtype; predicates write bool.
   virtual void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) = 0;
-  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape. y may be a itself.
+  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape.
   virtual void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) = 0;
   /// y = f(a, b, c), broadcast to y's shape; for Ternary::select a is bool, all others are of y's dtype.
   virtual void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) = 0;

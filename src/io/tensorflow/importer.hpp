@@ -246,7 +246,7 @@ class Importer final : public detail::FileNodes {
   detail::KnownValues known_;
   std::unordered_set<const Node*> for_names_{};
   std::unordered_set<const void*> composed_{};  ///< the Variables that updates of several operations change
-  std::vector<char> is_after_change_{};                      ///< by node, see `is_after_change`
+  std::vector<char> is_after_change_{};         ///< by node, see `is_after_change`
   std::optional<std::map<std::string, int>> assignments_{};  ///< see `assignments_of_any_sizes`
 };
 
