@@ -143,6 +143,24 @@ TEST_CASE("a callable of a graph built by hand allocates nothing") {
   CHECK(allocations_of([&] { held = fetch(points, classes)[0]; }).second == 10);
 }
 
+TEST_CASE("an iteration of a loop allocates the value that the loop carries, and nothing else") {
+  const Tensor w = random::normal({32, 32}) * 0.1;
+  const auto f = trace(
+      [&](const Tensor& x, const Tensor& n) {
+        const auto loop = while_loop([&](const Tensor& i, const Tensor&) { return i < n; },
+                                     [&](const Tensor& i, const Tensor& y) {
+                                       return std::tuple{i + 1, tanh(matmul(y, w)) + x};
+                                     },
+                                     std::tuple{0, x});
+        return std::get<1>(loop);
+      },
+      {spec(float32, {32, 32}), spec(int32, {})});
+  const Tensor x = ones({32, 32}), few = tensor(10), many = tensor(1000);
+  const auto of_few = allocations_of([&] { f(x, few); }), of_many = allocations_of([&] { f(x, many); });
+  CHECK(of_many.first == of_few.first);
+  CHECK(of_many.second - of_few.second == 10 * (1000 - 10));
+}
+
 TEST_CASE("what kernels need for themselves comes from the cache") {
   const Network network;
   const Tensor x = random::normal({128, 20}), labels = some_labels();

@@ -358,10 +358,12 @@ class LoopRunner final : public FlowRunner {
 
   bool holds(const Tensors& values, std::size_t operands, const Deadline* deadline, RunTimes* times) {
     if (!condition_) return true;
-    Tensors inputs(values.begin(), values.begin() + parts_.carried);
-    inputs.append(values.begin() + operands, values.end());
+    asked_.clear();
+    asked_.append(values.begin(), values.begin() + parts_.carried);
+    asked_.append(values.begin() + operands, values.end());
     results_.clear();
-    condition_->run(inputs, deadline, times, results_);
+    condition_->run(asked_, deadline, times, results_);
+    asked_.clear();
     return decision<bool>(results_[0], node_.name());
   }
 
@@ -375,6 +377,7 @@ class LoopRunner final : public FlowRunner {
   WhileParts parts_;
   FunctionRunner body_;
   std::unique_ptr<FunctionRunner> condition_;
+  Tensors asked_;  ///< what the condition is called with; kept for its memory
   Tensors results_;
   std::int64_t done_ = 0;  ///< the iterations that the present run has done
 
