@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "autodiff/backward.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_gradient.hpp"
 #include "tapestry/ops.hpp"
@@ -88,16 +91,16 @@ class BranchGradient {
       targets.push_back(branch.inputs[i]);
       seeds.push_back(sum);
     }
-    for (std::size_t i = 0; i < outputs_; ++i) {
-      if (!arrived_[i]) continue;
-      if (!branch.outputs[i]) {
-        result.inputs.push_back({});
-        continue;
-      }
+    Tensors gradients(outputs_);
+    // Residuals are behind the results, and eager code meets their gradients first.
+    for (std::size_t i = outputs_; i-- > 0;) {
+      if (!arrived_[i] || !branch.outputs[i]) continue;
       targets.push_back(branch.outputs[i]);
       seeds.push_back(FunctionGradient::gradient_like(branch.outputs[i]));
-      result.inputs.push_back(seeds.back());
+      gradients[i] = seeds.back();
     }
+    for (std::size_t i = 0; i < outputs_; ++i)
+      if (arrived_[i]) result.inputs.push_back(gradients[i]);
     std::vector<std::size_t> present;
     for (const std::size_t i : wanted_)
       if (branch.inputs[i]) present.push_back(i);
@@ -124,6 +127,19 @@ class BranchGradient {
     return placeholder(tensor.dtype(), tensor.shape(), "operand");
   }
 
+  /// The number of the forward op's output that is this residual of a branch, or `npos`. If a tape records the gradient,
+  /// it is not a result of the branch: eager code sums the gradients of a result apart from those of the branch's ops.
+  std::size_t known_output(std::size_t branch, const Tensor& residual) const {
+    const Tensors& outputs = (*functions_)[branch].outputs;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const auto lacks = [&](const GraphFunction& other) { return !other.outputs[i]; };
+      const auto others = static_cast<std::size_t>(std::count_if(functions_->begin(), functions_->end(), lacks));
+      const bool is_residual = others + 1 == functions_->size();
+      if (bool(outputs[i]) && outputs[i].is(residual) && (is_residual || !is_recorded_)) return i;
+    }
+    return npos;
+  }
+
   /// Makes the residuals of each branch outputs of the forward op, and inputs of the backward op.
   void add_residuals(std::vector<GraphFunction>& gradients) {
     std::vector<Tensors> more(functions_->size());
@@ -133,7 +149,7 @@ class BranchGradient {
     for (std::size_t b = 0; b < residuals_.size(); ++b)
       for (const Tensor& residual : residuals_[b]) {
         owned.emplace_back(b, residual);
-        const std::size_t known = find_in((*functions_)[b].outputs, residual);
+        const std::size_t known = known_output(b, residual);
         numbers.push_back(known == npos ? next++ : known);
         if (known != npos) continue;
         for (std::size_t other = 0; other < more.size(); ++other)
@@ -157,6 +173,7 @@ class BranchGradient {
   Tensors inputs_;
   std::vector<Tensors> residuals_;  ///< by branch
   bool is_stateful_ = false;
+  const bool is_recorded_ = is_recorded();
 };
 
 }  // namespace

@@ -112,8 +112,8 @@ class LoopGradient {
       const JoinedAxes joined(body_);
       FunctionGradient gradient(body_);
       add_gradient(gradient);
-      const bool prefers_replay = !parts_.varying.empty() && parts_.ragged_sequences.empty();
-      replays_ = node_.attrs().find("recompute") || (prefers_replay && !what_cannot_replay(gradient));
+      const bool prefers_replay = !parts_.varying.empty() && !what_cannot_replay(gradient);
+      replays_ = !is_recorded_ && !is_ragged() && (node_.attrs().find("recompute") || prefers_replay);
       if (!replays_) find_residuals(gradient, joined);
       if (replays_) require_replayable(gradient);
       add_length();
@@ -203,22 +203,28 @@ class LoopGradient {
       throw UnimplementedError(join("The gradient of a loop that is to be computed again (recompute, or tensors of ",
                                     Shape::max_rank, " axes of unknown sizes), but in which '", node->name(),
                                     "' changes a Variable, draws random numbers or meets other ranks"));
-    if (!parts_.ragged_sequences.empty())
+    if (is_ragged())
       throw UnimplementedError(
           join("The gradient of a loop over tensors of different shapes, and of ", Shape::max_rank, " axes"));
     for (std::size_t i = parts_.carried; i < body_.inputs.size(); ++i)
       (i < operands_begin_ ? needed_sequences_ : needed_operands_).push_back(i);
   }
 
+  /// Whether the forward loop takes or gives stacks of tensors of different shapes, which no loop that replays can
+  /// have.
+  bool is_ragged() const { return !parts_.ragged_sequences.empty() || !parts_.ragged_stacks.empty(); }
   bool is_ragged(const Tensor& tensor) const { return depends_on_values(tensor, varying_inputs_); }
 
   void find_residuals(const FunctionGradient& gradient, const JoinedAxes& joined) {
     const Invariants is_invariant(body_, operands_begin_);
+    const auto floats = [](const Tensor& output) { return is_floating(output.dtype()); };
     const auto recompute = [&](const Node& node) {
-      if (is_invariant(node)) return !is_recorded_ || !is_floating(node.outputs()[0].dtype());
+      if (is_invariant(node))
+        return !is_recorded_ || std::none_of(node.outputs().begin(), node.outputs().end(), floats);
       // What gives tensors of different shapes is run again rather than kept, if it can be.
-      return joined.parts(node) || (!node.op().stateful && std::any_of(node.outputs().begin(), node.outputs().end(),
-                                                                       [&](const Tensor& x) { return is_ragged(x); }));
+      return joined.parts(node) ||
+             (!is_recorded_ && !node.op().stateful &&
+              std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Tensor& x) { return is_ragged(x); }));
     };
     take_needs(gradient.needs_of(results(), recompute));
     if (std::none_of(residuals_.begin(), residuals_.end(), JoinedAxes::has_all_axes)) return;
@@ -367,12 +373,17 @@ class LoopGradient {
   Tensors gradients_of_inputs(const Tensors& found) const {
     Tensors all = sums_;
     const Tensor* next = found.begin();
-    const auto take = [&](std::size_t i) { all[i] = sums_[i] ? add(sums_[i], *next++) : *next++; };
-    for (const std::size_t i : active_) take(i);
+    const auto take = [&](std::size_t i, const Tensor& gradient) {
+      all[i] = sums_[i] ? add(sums_[i], gradient) : gradient;
+    };
+    for (const std::size_t i : active_) take(i, *next++);
     for (const std::size_t i : wanted_operands_) all[i] = *next++;
     for (const std::size_t i : wanted_sequences_) {
-      take(i);
-      if (parts_.is_ragged_sequence(i - parts_.carried)) ++next;
+      const Tensor& gradient = *next++;
+      const bool is_ragged = parts_.is_ragged_sequence(i - parts_.carried);
+      // A ragged stack without elements does not know their sizes.
+      take(i, is_ragged ? reshape_like(gradient, call_.input(i)) : gradient);
+      if (is_ragged) ++next;
     }
     return all;
   }

@@ -98,7 +98,8 @@ class LoopStack {
                                       element_.shape, " and ", value.shape()));
     const std::int64_t length = memory_ ? memory_.shape().sizes()[0] : 0;
     bool grows = !memory_;
-    if (!memory_) largest_ = element_.shape = value.shape();
+    if (!memory_) element_.shape = value.shape();
+    if (!largest_.has_rank()) largest_ = value.shape();
     for (int axis = 0; axis < value.rank(); ++axis) {
       const std::int64_t size = value.shape().sizes()[axis], room = element_.shape.sizes()[axis];
       largest_.set(axis, std::max<std::int64_t>(largest_.sizes()[axis], size));
