@@ -291,6 +291,22 @@ inline const std::vector<FlowProgram>& programs() {
                                           std::tuple{0, x}, {.shape_invariants = {{}, {-1, 3}}});
          return reduce_sum(s_out * s_out) + reduce_sum(x);
        }},
+      {"a loop that changes shapes behind a branch in a branch",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         return cond(
+             less(n, 3),
+             [&] {
+               const Tensor y = cond(
+                   less(n, 2), [&] { return sin(x); }, [&] { return x / (1.0 + reduce_max(square(x))); });
+               auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n); },
+                                                [&](Tensor i, Tensor s) {
+                                                  return std::tuple{i + 1, concat({s * w, sin(y)}, 0)};
+                                                },
+                                                std::tuple{0, y}, {.shape_invariants = {{}, {-1, 3}}});
+               return y + reduce_sum(sin(s_out), {0});
+             },
+             [&] { return sin(x); });
+       }},
       {"a loop that recomputes",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n * n); },

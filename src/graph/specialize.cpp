@@ -48,8 +48,9 @@ class Specializer {
       const Tensor& feed = request_.feeds[i];
       const Spec& spec = request_.fed[i];
       const Endpoint end = endpoint_of(feed);
-      Call call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(),
-                placeholder_name(feed));
+      std::vector<Attr> attrs{{"dtype", spec.dtype}, {"shape", spec.shape}};
+      if (may_be_absent(feed)) attrs.emplace_back("may_be_absent", true);
+      Call call(placeholder_op, {}, Attrs(attrs), end.node->where(), placeholder_name(feed));
       const Node& node = rewrite_.add(std::move(call), {spec}, {.device = end.node->device});
       rewrite_.replace(feed, node.output());
       if (i < request_.values.size() && bool(request_.values[i])) known_.note(node.output(), request_.values[i]);

@@ -26,6 +26,8 @@ class BranchGradient {
     add_inputs();
     std::vector<GraphFunction> gradients;
     for (const GraphFunction& branch : *functions_) gradients.push_back(gradient_of(branch));
+    drop_absent(gradients);
+    if (wanted_.empty()) return sums_;
     add_residuals(gradients);
     const Op& op = is_if(call_.op()) ? if_op(is_stateful_) : case_op(is_stateful_);
     const Tensors results =
@@ -74,9 +76,8 @@ class BranchGradient {
     Tensors targets, seeds;
     Tensors operands = branch.inputs;
     for (const std::size_t i : wanted_) {
-      // A branch that does not know a residual of another branch gives no gradient of it.
-      const bool is_absent = !operands[i] && !sums_[i + 1] && may_be_absent(call_.input(i + 1));
-      if (is_absent) {
+      // A residual of a branch that was not taken has no gradient, and there are no zeros like it.
+      if (!sums_[i + 1] && may_be_absent(operands[i] ? operands[i] : call_.input(i + 1))) {
         result.outputs.emplace_back();
         continue;
       }
@@ -123,12 +124,23 @@ class BranchGradient {
     return result;
   }
 
+  /// Gives up the gradients that no branch gives.
+  void drop_absent(std::vector<GraphFunction>& gradients) {
+    for (std::size_t k = wanted_.size(); k-- > 0;) {
+      if (std::any_of(gradients.begin(), gradients.end(), [&](const auto& each) { return bool(each.outputs[k]); }))
+        continue;
+      wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(k));
+      for (GraphFunction& each : gradients) each.outputs.erase(each.outputs.begin() + k);
+    }
+  }
+
   static Tensor placeholder_like(const Tensor& tensor) {
     return placeholder(tensor.dtype(), tensor.shape(), "operand");
   }
 
-  /// The number of the forward op's output that is this residual of a branch, or `npos`. If a tape records the gradient,
-  /// it is not a result of the branch: eager code sums the gradients of a result apart from those of the branch's ops.
+  /// The number of the forward op's output that is this residual of a branch, or `npos`. If a tape records the
+  /// gradient, it is not a result of the branch: eager code sums the gradients of a result apart from those of the
+  /// branch's ops.
   std::size_t known_output(std::size_t branch, const Tensor& residual) const {
     const Tensors& outputs = (*functions_)[branch].outputs;
     for (std::size_t i = 0; i < outputs.size(); ++i) {

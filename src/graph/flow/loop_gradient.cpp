@@ -381,8 +381,9 @@ class LoopGradient {
     for (const std::size_t i : wanted_sequences_) {
       const Tensor& gradient = *next++;
       const bool is_ragged = parts_.is_ragged_sequence(i - parts_.carried);
-      // A ragged stack without elements does not know their sizes.
-      take(i, is_ragged ? reshape_like(gradient, call_.input(i)) : gradient);
+      // A ragged stack without elements does not know their sizes, and one of absent elements has none.
+      const bool has_sizes = is_ragged && !may_lack_elements(call_.input(i));
+      take(i, has_sizes ? reshape_like(gradient, call_.input(i)) : gradient);
       if (is_ragged) ++next;
     }
     return all;
