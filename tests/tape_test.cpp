@@ -183,6 +183,23 @@ TEST_SUITE("sources") {
     CHECK(tape.gradient(before + after, w).item<float>() == 20);
   }
 
+  TEST_CASE("a value of a Variable is a source of its own, beside the Variable or without it") {
+    const Variable w(3.0, {.dtype = float64});
+    const auto found = [&](const std::function<std::vector<Source>(const Tensor& before)>& sources) {
+      w.assign(3.0);
+      GradientTape tape;
+      const Tensor before = w.value();
+      const Tensor left = before * before;
+      w.assign(5.0);
+      return values(stack(tape.gradient(left * w + before, sources(before))));
+    };
+    CHECK(found([](const Tensor& before) { return std::vector<Source>{before}; }) == std::vector<double>{31});
+    CHECK(found([&](const Tensor&) { return std::vector<Source>{w}; }) == std::vector<double>{40});
+    CHECK(found([&](const Tensor& before) {
+            return std::vector<Source>{before, w, before, w};
+          }) == std::vector<double>{31, 40, 31, 40});
+  }
+
   TEST_CASE("only floats can be watched") {
     const Tensor whole = tensor({1, 2});
     const Variable count(3, {.name = "count"});

@@ -1,5 +1,9 @@
 #include "autodiff/backward.hpp"
 
+#include <algorithm>
+#include <numeric>
+
+#include "autodiff/with_gradient_to.hpp"
 #include "backend/backend.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
@@ -104,24 +108,63 @@ Tensor first_gradient(const Tensors& targets, const Tensors& seeds, std::size_t 
   return !seeds.empty() && bool(seeds[i]) ? checked_like(seeds[i], targets[i]) : ones_like(targets[i], name);
 }
 
-Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
+Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<Slots>& sources,
                    const std::vector<std::int32_t>& stops)
     : calls_(calls), count_(calls.size()), gradients_(slots), live_(slots), is_source_(slots) {
-  for (const std::int32_t source : sources)
-    if (source >= 0) live_[source] = is_source_[source] = 1;
+  for (const Slots& source : sources)
+    for (const std::int32_t slot : source)
+      if (slot >= 0) live_[slot] = is_source_[slot] = 1;
   if (!stops.empty()) is_stop_.resize(slots);
   for (const std::int32_t stop : stops)
     if (stop >= 0) is_stop_[stop] = 1;
+  join_values(sources);
   for (std::size_t i = 0; i < count_; ++i) {
     const RecordedCall& record = calls_[i];
-    if (std::any_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
-      for (const std::int32_t output : record.outputs)
-        if (output >= 0 && !is_stop(output)) live_[output] = 1;
+    if (std::none_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
+      continue;
+    for (const std::int32_t output : record.outputs)
+      if (output >= 0 && !is_stop(output)) live_[output] = 1;
+    if (detail::is_with_gradient_to(record.call)) join_to_source(record);
   }
 }
 
+/// The gradients of all values of a Variable are added up in the order of the walk, as those of one tensor are: a loop
+/// in a graph does not know which value an iteration reads. A value that is a source itself has its own sum.
+void Backward::join_values(const std::vector<Slots>& sources) {
+  const auto is_alone = [&](std::int32_t slot) {
+    return std::any_of(sources.begin(), sources.end(),
+                       [&](const Slots& source) { return source.size() == 1 && source[0] == slot; });
+  };
+  for (const Slots& source : sources)
+    if (source.size() > 1 && std::none_of(source.begin(), source.end(), is_alone))
+      for (const std::int32_t slot : source) join(slot, source[0]);
+}
+
+/// What uses the value of `with_gradient_to` adds to the gradient of its source, unless the value is a source itself.
+void Backward::join_to_source(const RecordedCall& record) {
+  const std::int32_t value = record.outputs[0];
+  if (!is_source_[value] && !is_stop(value)) join(value, sum_of(record.inputs[1]));
+}
+
+void Backward::join(std::int32_t slot, std::int32_t other) {
+  if (joined_.empty()) {
+    joined_.resize(gradients_.size());
+    std::iota(joined_.begin(), joined_.end(), 0);
+  }
+  joined_[slot] = other;
+}
+
+Tensor Backward::gradient(const Slots& source) const {
+  if (source.size() > 1 && sum_of(source[0]) == sum_of(source[1])) return gradients_[sum_of(source[0])];
+  Tensor sum;
+  for (std::size_t i = source.size(); i-- > 0;)
+    if (source[i] >= 0 && bool(gradients_[source[i]]))
+      sum = sum ? add_gradients(sum, gradients_[source[i]]) : gradients_[source[i]];
+  return sum;
+}
+
 void Backward::accumulate(std::int32_t slot, Tensor gradient) {
-  Tensor& sum = gradients_[slot];
+  Tensor& sum = gradients_[sum_of(slot)];
   if (!sum) {
     sum = std::move(gradient);
   } else if (recorders().empty() && detail::is_private(sum) && !gradient.is_symbolic() &&
@@ -151,6 +194,7 @@ std::vector<std::size_t> Backward::first_readers() const {
 
 void Backward::pass(RecordedCall& record) {
   Call& call = record.call;
+  if (!joined_.empty() && record.outputs[0] >= 0 && joined_[record.outputs[0]] != record.outputs[0]) return;
   if (std::none_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
     return;
   Tensors arrived;
@@ -183,9 +227,13 @@ void Backward::pass(RecordedCall& record) {
     call.set_unwanted_gradients(unwanted);
     const Autocast off(float32);  // the forward pass has chosen the types
     const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
-    if (op.gradient_sums)
-      for (const std::int32_t input : record.inputs)
-        arrived.push_back(is_live(input) ? std::move(gradients_[input]) : Tensor());
+    if (op.gradient_sums) {
+      Tensors sums(record.inputs.size());
+      // Of inputs that share a sum, the last one gets it.
+      for (std::size_t i = sums.size(); i-- > 0;)
+        if (is_live(record.inputs[i])) sums[i] = std::move(gradients_[sum_of(record.inputs[i])]);
+      arrived.append(sums.begin(), sums.end());
+    }
     Tensors gradients = gradient_of_call(call, std::move(arrived));
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),

@@ -23,8 +23,9 @@ Tensors gradient_of_composition(const Call& call, const Tensors& arrived, const 
 /// other slots. Execution order is topological, so the walk is a loop from the last call to the first.
 class Backward {
  public:
-  /// `slots`: how many there are; `sources`: those whose gradients are wanted; `stops`: those that no gradient passes.
-  Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
+  /// `slots`: how many there are; `sources`: those of each tensor or Variable whose gradient is wanted, where a
+  /// Variable has one for each of its values; `stops`: those that no gradient passes.
+  Backward(CallList& calls, std::int32_t slots, const std::vector<Slots>& sources,
            const std::vector<std::int32_t>& stops);
 
   /// Adds to the gradient at a slot; several paths are summed here and nowhere else.
@@ -38,10 +39,15 @@ class Backward {
   /// nothing is added to the slot's gradient any more.
   std::vector<std::size_t> first_readers() const;
 
-  /// The gradient that arrived at a slot; empty if none did.
-  const Tensor& gradient(std::int32_t slot) const { return gradients_[slot]; }
+  /// The gradient that arrived at a source; empty if none did.
+  Tensor gradient(const Slots& source) const;
 
  private:
+  void join_values(const std::vector<Slots>& sources);
+  void join_to_source(const RecordedCall& record);
+  void join(std::int32_t slot, std::int32_t other);
+  /// The slot at which the gradients of this one are added up.
+  std::int32_t sum_of(std::int32_t slot) const { return joined_.empty() ? slot : joined_[slot]; }
   bool is_live(std::int32_t slot) const { return slot >= 0 && live_[slot]; }
   bool is_stop(std::int32_t slot) const { return !is_stop_.empty() && is_stop_[slot]; }
   void pass(RecordedCall& record);
@@ -51,7 +57,8 @@ class Backward {
   std::vector<Tensor> gradients_;
   std::vector<char> live_;  ///< slots that a source flows into
   std::vector<char> is_source_;
-  std::vector<char> is_stop_;  ///< empty if there are no stops
+  std::vector<char> is_stop_;         ///< empty if there are no stops
+  std::vector<std::int32_t> joined_;  ///< by slot, where its sum is; empty if each has its own
 };
 
 }  // namespace tapestry

@@ -91,11 +91,21 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
   return result;
 }
 
-Tensor with_gradient_to(const Tensor& value, const Tensor& source, Where where) {
-  static const Closure& pass = *new Closure(std::make_shared<const std::function<Tensors(const Tensors&)>>(
+namespace {
+
+const Closure& pass() {
+  static const Closure& function = *new Closure(std::make_shared<const std::function<Tensors(const Tensors&)>>(
       [](const Tensors& all) -> Tensors { return {all.back()}; }));
-  return apply_all(custom_gradient_op, {value, source}, {{"function", pass}}, {}, where)[0];
+  return function;
 }
+
+}  // namespace
+
+Tensor with_gradient_to(const Tensor& value, const Tensor& source, Where where) {
+  return apply_all(custom_gradient_op, {value, source}, {{"function", pass()}}, {}, where)[0];
+}
+
+bool is_with_gradient_to(const Call& call) { return &call.op() == &ops::custom_gradient && closure(call) == pass(); }
 
 }  // namespace detail
 

@@ -100,14 +100,14 @@ class Pushforward final : public Recorder {
     GradientTape tape({.watch_accessed_variables = false});
     Slots inputs, outputs;
     std::vector<std::int64_t> ids;
-    std::vector<std::int32_t> sources;
+    std::vector<Slots> sources;
     std::vector<Tensor> directions, cotangents, of_outputs;
     for (const Tensor& input : call.inputs()) {
       const Derivative* known = find(input);
       const auto at = known ? std::find(ids.begin(), ids.end(), input.id()) : ids.end();
       inputs.push_back(known ? static_cast<std::int32_t>(at - ids.begin()) : SlotTable::none);
       if (!known || at != ids.end()) continue;
-      sources.push_back(static_cast<std::int32_t>(ids.size()));
+      sources.push_back({static_cast<std::int32_t>(ids.size())});
       ids.push_back(input.id());
       directions.push_back(known->value);
     }
@@ -130,7 +130,7 @@ class Pushforward final : public Recorder {
     walk.run(false);
     std::vector<Tensor> pulled, along;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Tensor& gradient = walk.gradient(static_cast<std::int32_t>(i));
+      const Tensor gradient = walk.gradient(sources[i]);
       if (!gradient) continue;
       pulled.push_back(gradient);
       along.push_back(directions[i]);

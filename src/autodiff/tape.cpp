@@ -249,37 +249,32 @@ class GradientTape::Record final : public Recorder {
 
 std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, const std::vector<Source>& sources,
                                                     const GradientOptions& options, bool consume) {
-  std::vector<std::int32_t> source_slots;
-  for (const Source& source : sources)
-    for (const std::int32_t slot : slots_of(source)) source_slots.push_back(slot);
+  std::vector<Slots> slots;
+  for (const Source& source : sources) slots.push_back(slots_of(source));
 
   const SinkScope scope("gradients");
   std::vector<std::int32_t> stops;
   for (const Tensor& stop : options.stop_gradients.tensors()) stops.push_back(slots_.find(stop.id()));
-  Backward walk(calls_, slots_.size(), source_slots, stops);
+  Backward walk(calls_, slots_.size(), slots, stops);
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
     const std::int32_t slot = slots_.find(targets.tensors()[i].id());
     if (slot == SlotTable::none) continue;
     walk.accumulate(slot, first_gradient(targets.tensors(), options.output_gradients.tensors(), i));
   }
-  const auto gradient_of = [&](const Source& source) {
-    Tensor sum;
-    for (const std::int32_t slot : slots_of(source))
-      if (slot != SlotTable::none && bool(walk.gradient(slot)))
-        sum = sum ? add_gradients(sum, walk.gradient(slot)) : walk.gradient(slot);
-    if (!sum && options.unconnected == Unconnected::zero) sum = zeros_like(value_of(source));
-    return sum;
+  const auto gradient_of = [&](std::size_t i) {
+    const Tensor gradient = walk.gradient(slots[i]);
+    return !gradient && options.unconnected == Unconnected::zero ? zeros_like(value_of(sources[i])) : gradient;
   };
   std::vector<Tensor> found;
   if (options.when_final) {
     found.resize(sources.size());
     run_and_tell(walk, sources, consume, [&](std::size_t i) {
-      found[i] = gradient_of(sources[i]);
+      found[i] = gradient_of(i);
       options.when_final(i, found[i]);
     });
   } else {
     walk.run(consume);
-    for (const Source& source : sources) found.push_back(gradient_of(source));
+    for (std::size_t i = 0; i < sources.size(); ++i) found.push_back(gradient_of(i));
   }
   return found;
 }

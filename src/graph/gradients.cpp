@@ -81,33 +81,26 @@ class GraphGradients {
 
   std::vector<Tensor> compute(const std::vector<Source>& sources) {
     std::vector<Tensors> tensors;  // of each source: itself, or all reads of a Variable
-    Tensors flat;
     auto reads = variable_reads(*graph_);
-    for (const Source& source : sources) {
+    for (const Source& source : sources)
       tensors.push_back(source.cell() ? reads[source.cell().get()] : Tensors{source.tensor()});
-      flat.append(tensors.back().begin(), tensors.back().end());
-    }
-    const std::vector<Tensor> found = has_unknown_types(nodes_)   ? deferred(flat)
-                                      : has_unknown_ranks(nodes_) ? walk_or_defer(flat)
-                                                                  : walk(flat);
-    std::vector<Tensor> result;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      Tensor sum;
-      for (std::size_t j = 0; j < tensors[i].size(); ++j, ++next)
-        if (found[next]) sum = sum ? add_gradients(sum, found[next]) : found[next];
-      if (!sum && options_.unconnected == Unconnected::zero)
-        sum = zeros_like(sources[i].cell() ? Variable(sources[i].cell()).value() : sources[i].tensor());
-      result.push_back(std::move(sum));
-    }
+    std::vector<Tensor> result = has_unknown_types(nodes_)   ? deferred(tensors)
+                                 : has_unknown_ranks(nodes_) ? walk_or_defer(tensors)
+                                                             : walk(tensors);
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (!result[i] && options_.unconnected == Unconnected::zero)
+        result[i] = zeros_like(sources[i].cell() ? Variable(sources[i].cell()).value() : sources[i].tensor());
     return result;
   }
 
  private:
-  std::vector<Tensor> walk(const Tensors& sources) {
+  std::vector<Tensor> walk(const std::vector<Tensors>& sources) {
     SlotTable slots;
-    std::vector<std::int32_t> source_slots;
-    for (const Tensor& source : sources) source_slots.push_back(slots.insert(source.id()));
+    std::vector<Slots> source_slots;
+    for (const Tensors& source : sources) {
+      source_slots.emplace_back();
+      for (const Tensor& each : source) source_slots.back().push_back(slots.insert(each.id()));
+    }
     CallList calls;
     for (const Node* node : nodes_) {
       const Op& op = node->overridden ? *node->overridden : node->op();
@@ -135,12 +128,12 @@ class GraphGradients {
     backward.run(true);
     std::vector<Tensor> found;
     found.reserve(source_slots.size());
-    for (const std::int32_t slot : source_slots) found.push_back(backward.gradient(slot));
+    for (const Slots& each : source_slots) found.push_back(backward.gradient(each));
     return found;
   }
 
   /// Computes the gradients for tensors of unknown rank, unless a gradient's rule asks for the rank.
-  std::vector<Tensor> walk_or_defer(const Tensors& sources) {
+  std::vector<Tensor> walk_or_defer(const std::vector<Tensors>& sources) {
     const std::size_t size = graph_->size();
     try {
       return walk(sources);
@@ -151,12 +144,11 @@ class GraphGradients {
   }
 
   /// Adds one node, which is replaced by the gradients once the feeds tell what is unknown now.
-  std::vector<Tensor> deferred(const Tensors& sources) {
-    std::vector<char> connected(sources.size());
-    for (std::size_t i = 0; i < sources.size(); ++i) connected[i] = is_ancestor(sources[i]);
+  std::vector<Tensor> deferred(const std::vector<Tensors>& sources) {
     Tensors used;
-    for (std::size_t i = 0; i < sources.size(); ++i)
-      if (connected[i]) used.push_back(sources[i]);
+    for (const Tensors& source : sources)
+      for (const Tensor& each : source)
+        if (is_ancestor(each)) used.push_back(each);
     Tensors inputs = targets_;
     inputs.append(used.begin(), used.end());
     const Tensors& seeds = options_.output_gradients.tensors();
@@ -177,8 +169,10 @@ class GraphGradients {
     const Node& node = graph_->add_in_scopes(
         Call(symbolic_gradient_op(), inputs, {{"redo", std::move(closure)}}, CallSiteScope::current(), {}), specs);
     std::vector<Tensor> found(sources.size());
-    for (std::size_t i = 0, next = 0; i < sources.size(); ++i)
-      if (connected[i]) found[i] = node.output(next++);
+    const Tensor* next = node.outputs().begin();
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      for (const Tensor& each : sources[i])
+        if (is_ancestor(each)) found[i] = found[i] ? add_gradients(*next++, found[i]) : *next++;
     return found;
   }
 
