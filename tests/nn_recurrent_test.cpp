@@ -182,4 +182,39 @@ TEST_CASE("lengths that do not fit are refused") {
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[0] = -1 is negative", ragged_to_padded(x, tensor({-1, 2})));
 }
 
+namespace {
+
+template <class Network>
+void check_traces(const nn::RecurrentOptions& options, DType dtype) {
+  Network network(5, 17, options);
+  network.to(dtype);
+  const auto f = [&](const Tensor& x) {
+    GradientTape tape;
+    tape.watch(x);
+    std::vector<Source> sources{x};
+    for (const Variable& each : network.parameters()) sources.emplace_back(each);
+    return tape.gradient(reduce_sum(sin(network(x).output)), sources);
+  };
+  const Tensor x = random::normal({7, 23, 5}, {.dtype = dtype});
+  const std::vector<Tensor> expected = f(x);
+  for (const Shape& shape : {Shape{-1, -1, 5}, Shape{7, -1, 5}, Shape{-1, 23, 5}, Shape{7, 23, 5}}) {
+    CAPTURE(shape);
+    const std::vector<Tensor> found = trace(f, {spec(dtype, shape)})(x);
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the gradients of recurrent networks have the same bits in a trace that does not know the sizes") {
+  random::seed(11);
+  for (const nn::RecurrentOptions& options : std::vector<nn::RecurrentOptions>{
+           {}, {.batch_first = false}, {.layers = 2, .bidirectional = true}, {.bias = false}})
+    for (const DType dtype : {float32, float64}) {
+      check_traces<nn::RNN>(options, dtype);
+      check_traces<nn::GRU>(options, dtype);
+      check_traces<nn::LSTM>(options, dtype);
+    }
+}
+
 }  // namespace nn_recurrent_test
