@@ -144,6 +144,24 @@ class Machine {
   Variable w_, sum_;
 };
 
+/// Whether a loop in a function has iterations, or loops in it, whose tensors differ in shape. A gradient of the second
+/// order computes these again, so that it is a sum in another order.
+bool recomputes(const std::vector<Step>& steps, bool is_function = false, bool is_iteration = false) {
+  return std::any_of(steps.begin(), steps.end(), [&](const Step& each) {
+    if ((is_function && each.kind == Step::Kind::growing) || (is_iteration && each.kind == Step::Kind::loop))
+      return true;
+    const bool repeats = is_function && each.kind != Step::Kind::branch;
+    return recomputes(each.body, true, is_iteration || repeats) || recomputes(each.other, true, is_iteration);
+  });
+}
+
+void check_close(const Tensor& actual, const Tensor& expected) {
+  REQUIRE(actual.shape() == expected.shape());
+  const double scale = 1.0 + reduce_max(abs(expected)).item<double>();
+  const double error = reduce_max(abs(actual - expected)).item<double>();
+  CHECK_MESSAGE(error <= 1e-9 * scale, "error ", error, " of ", scale);
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -179,7 +197,8 @@ TEST_CASE(
       const std::vector<Tensor> actual = traced(x, tensor(n));
       for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
-        check_same(actual[i], expected[i]);
+        const bool is_close = i >= 3 && recomputes(program);
+        is_close ? check_close(actual[i], expected[i]) : check_same(actual[i], expected[i]);
       }
       CHECK(same_bits(sum.value() * 1.0, expected_sum));
     }

@@ -93,8 +93,11 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
             for (std::size_t i = 0; i < actual.size(); ++i) {
               CAPTURE(i);
               // In the second derivative by a Variable that a loop changes, a graph sums what the iterations and their
-              // gradients give to it by iteration, and eager code in the order of the tape.
-              CHECK_MESSAGE(same_numbers(actual[i], expected[i], i < 6 ? 0 : 1e-11), printed(actual[i]),
+              // gradients give to it by iteration, and eager code in the order of the tape. A loop in a branch that
+              // changes shapes is computed again.
+              const bool is_close =
+                  i == 6 || (i > 3 && program.name.find("shapes behind a branch") != std::string::npos);
+              CHECK_MESSAGE(same_numbers(actual[i], expected[i], is_close ? 1e-11 : 0), printed(actual[i]),
                             printed(expected[i]));
             }
             CHECK(same_bits(sum.value() * 1.0, expected_sum));

@@ -199,22 +199,14 @@ class LoopRunner final : public FlowRunner {
   /// The element of a sequence.
   Tensor element(const Tensors& inputs, const Tensors& sizes, std::size_t i, std::int64_t at) const {
     Tensor element = view_at(inputs[i], 0, at);
-    if (!sizes[i] || !parts_.body.inputs[i]) return element;
-    Shape shape = element.shape();
-    int too_large = -1;
-    for (int axis = 0; axis < element.rank(); ++axis) {
-      if (parts_.size_of_element(i, element, axis) >= 0) continue;
-      const std::int64_t size = sizes[i].data<std::int64_t>()[at * element.rank() + axis];
-      if (size < 0 || size > element.shape().sizes()[axis]) too_large = axis;
-      shape.set(axis, size);
-    }
-    // A gradient that consists of no elements may have been stacked where their sizes were not known.
-    if (too_large >= 0 && shape.is_known() && shape.num_elements() == 0)
-      return make_tensor(element.dtype(), shape, element.device());
-    if (too_large >= 0)
-      throw InvalidArgumentError(join("Element ", at, " of ", inputs[i].shape(), " is said to have the size ",
-                                      shape.sizes()[too_large], " along axis ", too_large));
-    for (int axis = 0; axis < shape.rank(); ++axis) element = view_part(element, axis, 0, shape[axis]);
+    for (int axis = 0; bool(sizes[i]) && bool(parts_.body.inputs[i]) && axis < element.rank(); ++axis)
+      if (parts_.size_of_element(i, element, axis) < 0) {
+        const std::int64_t size = sizes[i].data<std::int64_t>()[at * element.rank() + axis];
+        if (size < 0 || size > element.shape().sizes()[axis])
+          throw InvalidArgumentError(join("Element ", at, " of ", inputs[i].shape(), " is said to have the size ", size,
+                                          " along axis ", axis));
+        element = view_part(element, axis, 0, size);
+      }
     return element;
   }
   static Tensor sizes_of(const Tensor& result) {

@@ -25,6 +25,12 @@ void tell_of_outputs(const Node& node) {
   for (Recorder* each : listeners) each->extend(node);
 }
 
+namespace {
+
+thread_local int open_gradients = 0;
+
+}  // namespace
+
 FunctionGradient::FunctionGradient(const GraphFunction& function)
     : function_(function),
       open_(Graph(function.graph)),
@@ -32,7 +38,12 @@ FunctionGradient::FunctionGradient(const GraphFunction& function)
       forward_(function.graph->size()) {
   // The gradient runs in another op, so it does not wait for what the forward pass draws, or for its collectives.
   function.graph->forget_draws();
+  ++open_gradients;
 }
+
+FunctionGradient::~FunctionGradient() { --open_gradients; }
+
+bool FunctionGradient::is_open() { return open_gradients > 0; }
 
 Tensor FunctionGradient::gradient_like(const Tensor& tensor) {
   Tensor gradient = placeholder(tensor.dtype(), tensor.shape(), "gradient");

@@ -27,6 +27,12 @@ void tell_of_outputs(const Node& node);
 class FunctionGradient {
  public:
   explicit FunctionGradient(const GraphFunction& function);
+  ~FunctionGradient();
+  FunctionGradient(const FunctionGradient&) = delete;
+  FunctionGradient& operator=(const FunctionGradient&) = delete;
+
+  /// Whether this thread adds such a gradient, so that the op whose gradient is asked for is in a function.
+  static bool is_open();
 
   /// A placeholder for a gradient like this tensor, which is absent where the tensor is.
   static Tensor gradient_like(const Tensor& tensor);

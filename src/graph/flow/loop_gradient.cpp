@@ -112,8 +112,8 @@ class LoopGradient {
       const JoinedAxes joined(body_);
       FunctionGradient gradient(body_);
       add_gradient(gradient);
-      const bool prefers_replay = !parts_.varying.empty() && !what_cannot_replay(gradient);
-      replays_ = !is_recorded_ && !is_ragged() && (node_.attrs().find("recompute") || prefers_replay);
+      const bool prefers_replay = !parts_.varying.empty() && !keeps_ragged_ && !what_cannot_replay(gradient);
+      replays_ = !is_ragged() && (prefers_replay || (node_.attrs().find("recompute") && !is_recorded_));
       if (!replays_) find_residuals(gradient, joined);
       if (replays_) require_replayable(gradient);
       add_length();
@@ -218,13 +218,13 @@ class LoopGradient {
   void find_residuals(const FunctionGradient& gradient, const JoinedAxes& joined) {
     const Invariants is_invariant(body_, operands_begin_);
     const auto floats = [](const Tensor& output) { return is_floating(output.dtype()); };
+    const auto differs = [&](const Tensor& output) { return is_ragged(output); };
     const auto recompute = [&](const Node& node) {
-      if (is_invariant(node))
-        return !is_recorded_ || std::none_of(node.outputs().begin(), node.outputs().end(), floats);
+      const auto& outputs = node.outputs();
+      if (joined.parts(node)) return true;
+      if (is_invariant(node) && (!is_recorded_ || std::none_of(outputs.begin(), outputs.end(), floats))) return true;
       // What gives tensors of different shapes is run again rather than kept, if it can be.
-      return joined.parts(node) ||
-             (!is_recorded_ && !node.op().stateful &&
-              std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Tensor& x) { return is_ragged(x); }));
+      return !keeps_ragged_ && !node.op().stateful && std::any_of(outputs.begin(), outputs.end(), differs);
     };
     take_needs(gradient.needs_of(results(), recompute));
     if (std::none_of(residuals_.begin(), residuals_.end(), JoinedAxes::has_all_axes)) return;
@@ -373,18 +373,12 @@ class LoopGradient {
   Tensors gradients_of_inputs(const Tensors& found) const {
     Tensors all = sums_;
     const Tensor* next = found.begin();
-    const auto take = [&](std::size_t i, const Tensor& gradient) {
-      all[i] = sums_[i] ? add(sums_[i], gradient) : gradient;
-    };
-    for (const std::size_t i : active_) take(i, *next++);
+    const auto take = [&](std::size_t i) { all[i] = sums_[i] ? add(sums_[i], *next++) : *next++; };
+    for (const std::size_t i : active_) take(i);
     for (const std::size_t i : wanted_operands_) all[i] = *next++;
     for (const std::size_t i : wanted_sequences_) {
-      const Tensor& gradient = *next++;
-      const bool is_ragged = parts_.is_ragged_sequence(i - parts_.carried);
-      // A ragged stack without elements does not know their sizes, and one of absent elements has none.
-      const bool has_sizes = is_ragged && !may_lack_elements(call_.input(i));
-      take(i, has_sizes ? reshape_like(gradient, call_.input(i)) : gradient);
-      if (is_ragged) ++next;
+      take(i);
+      if (parts_.is_ragged_sequence(i - parts_.carried)) ++next;
     }
     return all;
   }
@@ -416,6 +410,9 @@ class LoopGradient {
   /// an output of the forward loop, too, so that its gradient meets those of the forward pass in each iteration, as in
   /// eager code.
   const bool is_recorded_ = is_recorded();
+  /// Whether that holds for tensors of different shapes, too. Files have a stack of them as a list, which they cannot
+  /// have where it leaves the function of a branch or of another loop.
+  const bool keeps_ragged_ = is_recorded_ && !FunctionGradient::is_open();
   /// Whether the backward loop runs the forward body again, rather than to keep its results.
   bool replays_ = false;
   const Tensors varying_inputs_ = parts_.varying_inputs();
