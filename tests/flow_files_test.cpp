@@ -13,6 +13,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
+#include "control_flow_programs.hpp"
 #include "expect.hpp"
 #include "flow_models.hpp"
 #include "graph/graph_state.hpp"
@@ -451,6 +452,32 @@ TEST_CASE("what a loop of a file passes on is fetched by its name") {
   CHECK(std::count(found.begin(), found.end(), exp(ones({})).item<float>()) == 1);  // what is passed on
   CHECK(tensors >= 3);
   CHECK(others >= 1);  // the Variable
+}
+
+TEST_CASE("second derivatives of branches and loops are written, and have the same bits when they are read") {
+  const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  for (const control_flow_test::FlowProgram& program : control_flow_test::programs()) {
+    const bool is_pure = program.name.find("Variable that") == std::string::npos &&
+                         program.name.find("random numbers") == std::string::npos;
+    if (!is_pure) continue;
+    CAPTURE(program.name);
+    const auto traced = trace(
+        [&](const Tensor& x, const Tensor& n) {
+          GradientTape outer, inner;
+          outer.watch(x);
+          inner.watch(x);
+          const Tensor slope = inner.gradient(reduce_sum(sin(program.f(x, n, w, sum))), x);
+          return outer.gradient(reduce_sum(square(slope)), x, {.unconnected = Unconnected::zero});
+        },
+        {spec(float64, {-1, 3}, "x"), spec(int32, {}, "n")});
+    const Session read(Graph::from_graph_def(traced.graph().as_graph_def({.variables = VariableStyle::frozen})));
+    for (const int n : {0, 1, 3}) {
+      CAPTURE(n);
+      const Tensor x = random::normal({2, 3}, {.dtype = float64});
+      CHECK(same_bits(read.run(traced.output().name(), {{"x:0", x}, {"n:0", n}}), traced(x, tensor(n))));
+    }
+  }
 }
 
 }  // namespace flow_files_test

@@ -98,6 +98,6 @@ TAPESTRY_API void require_loop_variable(const std::string& name, const Spec& giv
 
 /// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed. `known`: tensors
 /// on the way to it whose sizes do.
-bool depends_on_values(const Tensor& tensor, const Tensors& known = {});
+TAPESTRY_API bool depends_on_values(const Tensor& tensor, const Tensors& known = {});
 
 }  // namespace tapestry::detail

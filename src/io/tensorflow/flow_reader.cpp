@@ -177,10 +177,16 @@ class FlowReader {
     FunctionTracer tracer(inputs, where_);
     std::vector<detail::GraphFunction> functions = tracer.trace(traced);
     if (change) return {};
-    const std::vector<char> varies = changing_shapes(functions[0], tracer.operands(), change);
+    std::vector<char> varies = changing_shapes(functions[0], tracer.operands(), change);
     if (change) return {};
     const bool is_stateful = tracer.is_stateful();
     const Ints ragged_stacks = ragged(flow_.stacked), ragged_sequences = ragged(flow_.sequences);
+    // No sizes may fit all elements, so that the trial does not tell of what changes with them.
+    Tensors elements;
+    for (const std::int64_t k : ragged_sequences)
+      elements.push_back(functions[0].inputs[carried + static_cast<std::size_t>(k)]);
+    for (std::size_t i = 0; !elements.empty() && i < carried; ++i)
+      if (detail::depends_on_values(functions[0].outputs[i], elements)) varies[i] = 1;
     for (const std::int64_t k : ragged_stacks) functions[0].outputs[carried + static_cast<std::size_t>(k) + 1] = {};
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
     if (!ragged_stacks.empty()) attrs.emplace_back("ragged_stacks", ragged_stacks);
