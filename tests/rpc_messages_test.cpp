@@ -124,6 +124,17 @@ TEST_CASE("a large tensor is a piece of its own, where it lies") {
   });
   CHECK(is_there);
   CHECK(pieces.list().size() == 2);
+  // Lengths stand in front of what was written before them, also where that has tensors of its own.
+  const RunCallableRequest many{.session_handle = "h",
+                                .feed = {{io::code_of(float32), large},
+                                         {io::code_of(float32), arange(3.0)},
+                                         {io::code_of(float32), arange(2'000.0)},
+                                         {io::code_of(float32), large * 2.0}},
+                                .request_id = 7};
+  const auto again = decode<RunCallableRequest>(encode(many).joined());
+  REQUIRE(again.feed.size() == many.feed.size());
+  for (std::size_t i = 0; i < many.feed.size(); ++i) CHECK(same_bits(again.feed[i].value, many.feed[i].value));
+  CHECK(again.request_id == 7);
   const Tensor view = transpose(reshape(large, {1000, 100}));
   const auto read =
       decode<RunCallableRequest>(encode(RunCallableRequest{.feed = {{io::code_of(float32), view}}}).joined());

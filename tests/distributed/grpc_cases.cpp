@@ -175,6 +175,40 @@ TEST_CASE("large tensors, and many threads") {
   CHECK(right == 200);
 }
 
+// A server keeps what it has found for the names of a run.
+TEST_CASE("runs of the same names with other shapes, orders and threads, and behind a growing graph") {
+  const Target target;
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor a = placeholder(float32, {-1}, "a"), b = placeholder(float32, {-1}, "b");
+  const Tensor difference = subtract(a, b, "difference"), sum = add(a, b, "sum");
+  const Session session(target.name(), graph, {.operation_timeout_in_ms = 60'000});
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 25; ++k) {
+        const std::vector<float> five(static_cast<std::size_t>(1 + (i + k) % 3), 5.0F),
+            i_s(five.size(), 1.0F * static_cast<float>(i));
+        const Feeds feeds = k % 2 == 0 ? Feeds{{a, five}, {b, i_s}} : Feeds{{b, i_s}, {a, five}};
+        const Tensors results =
+            k % 4 < 2 ? session.run({difference, sum}, feeds) : session.run({sum, difference}, feeds);
+        const float first = k % 4 < 2 ? 5.0F - static_cast<float>(i) : 5.0F + static_cast<float>(i);
+        if (results[0].size() == static_cast<std::int64_t>(five.size()) &&
+            results[0].to_vector<float>().back() == first && results[1].to_vector<float>()[0] == 10.0F - first)
+          ++right;
+      }
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(right == 100);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(message_of<InvalidArgumentError>([&] { session.run(sum, {{a, {1.0}}}); }).find("'b'") != std::string::npos);
+    CHECK(session.run(sum, {{a, {1.0}}, {b, {2.0}}}).to_vector<float>()[0] == 3.0F);
+    const Tensor later = multiply(sum, 2.0 + i, "later_" + std::to_string(i));
+    CHECK(session.run(later, {{a, {1.0}}, {b, {2.0}}}).to_vector<float>()[0] == 3.0F * (2.0F + static_cast<float>(i)));
+  }
+}
+
 TEST_CASE("the time after which a task is asked is a number") {
   for (const char* text : {"20s", "foo", "-1", "0", "1e3", " 20"}) {
     const test::Setting setting("TAPESTRY_KEEPALIVE_MS", text);
@@ -205,6 +239,44 @@ TEST_CASE("a run ends at its deadline and when it is stopped") {
   });
   CHECK_THROWS_AS(session.run(never, feeds, {.stop = source.get_token()}, nullptr), CancelledError);
   stopper.join();
+}
+
+// Threads of a server that answer short calls by themselves must not be missing while one of these takes long.
+TEST_CASE("a server answers and is told to stop while runs that seemed short go on") {
+  const Server server = Server::create_local_server();
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {}, "x"), limit = placeholder(float32, {}, "limit"), two = x + 1.0;
+  const auto loop = [&](double from) {
+    const Tensor start = full({200, 200}, from).cast(float32) + x * 0.0;
+    return reduce_sum(std::get<0>(while_loop([&](const Tensor& each) { return less(reduce_sum(each), limit); },
+                                             [](const Tensor& each) { return std::tuple{tanh(matmul(each, each))}; },
+                                             std::tuple{start})));
+  };
+  const std::vector<Tensor> loops{loop(0.1), loop(0.01), loop(0.001)};
+  const Session session(server.target(), graph, {.operation_timeout_in_ms = 100'000});
+  const auto answers = [&] {
+    for (int i = 0; i < 300; ++i) CHECK(session.run(two, {{x, 1.0}}).item<float>() == 2.0F);
+  };
+  for (const Tensor& each : loops) session.run(each, {{x, 0.0}, {limit, -1.0}});  // a short run of the same plan
+  for (int round = 0; round < 2; ++round) {
+    answers();
+    std::stop_source source;
+    std::atomic<int> cancelled = 0;
+    std::vector<std::thread> threads;
+    for (const Tensor& each : loops)
+      threads.emplace_back([&session, &source, &cancelled, &x, &limit, each] {
+        try {
+          session.run(each, {{x, 0.0}, {limit, 1e9}}, {.stop = source.get_token()}, nullptr);
+        } catch (const CancelledError&) {
+          ++cancelled;
+        }
+      });
+    answers();
+    source.request_stop();  // also where runs have not begun
+    for (std::thread& each : threads) each.join();
+    CHECK(cancelled == 3);
+  }
 }
 
 TEST_CASE("certificates that are right, wrong and absent") {

@@ -8,10 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <grpcpp/generic/async_generic_service.h>
 
 #include "distributed/grpc/grpc_support.hpp"
+#include "distributed/grpc/relief.hpp"
 #include "distributed/rpc/workers.hpp"
 
 namespace tapestry::detail {
@@ -24,9 +26,29 @@ std::string_view header(const grpc::ServerContextBase& context, const char* name
   return {found->second.data(), found->second.size()};
 }
 
-/// Threads take turns to wait for the events of calls. The one that finds a request has another one wait, and handles
-/// the request itself: handling a short step takes no longer than waking a thread, and the client waits for only one of
-/// the two. A handler may wait, too.
+/// How long the last calls took, on average.
+class UsualTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void add(Clock::duration time) {
+    constexpr double most = 1000, weight = .125;  // one that was held up does not count for many
+    const double microseconds = std::chrono::duration<double, std::micro>(time).count();
+    usual_ = usual_ + weight * (std::min(microseconds, most) - usual_);
+  }
+  /// Whether a call is probably over before another thread would be ready to wait for the next one.
+  bool is_short() const {
+    constexpr double most = 100;
+    return usual_ < most;
+  }
+
+ private:
+  std::atomic<double> usual_ = 0;  ///< in microseconds; what threads add at the same time may be lost
+};
+
+/// Threads take turns to wait for the events of calls. The one that finds a request handles it itself, since waking
+/// another thread takes as long as a short step. It has another one wait in the meantime where calls have taken long
+/// lately; where one takes longer than expected, it is relieved. So a handler may wait, too.
 class Service final {
  public:
   Service(const GrpcListenOptions& options, GrpcHandler handler) : options_(options), handler_(std::move(handler)) {}
@@ -38,9 +60,10 @@ class Service final {
   /// After the server has been started.
   void start() {
     request_call();
+    relief_.start();
     // The waiting threads also read from the connections. For a few processors, one reads fast enough.
     const unsigned waiting = std::clamp(std::thread::hardware_concurrency() / 4, 1U, 8U);
-    for (unsigned i = 0; i < waiting; ++i) workers_.start([this] { work(); });
+    for (unsigned i = 0; i < waiting; ++i) have_another_wait();
   }
   /// Refuses further calls, and waits until those that are running have ended, but no longer than this. Then cancels
   /// them.
@@ -58,6 +81,7 @@ class Service final {
       calls_changed_.wait(lock, [this] { return objects_ == 0; });
     }
     queue_->Shutdown();  // no call begins anything on it from now on
+    relief_.stop();
     workers_.finish();
     work();  // where no thread has done so, takes out that it was shut down
   }
@@ -75,38 +99,67 @@ class Service final {
     ~OneCall() { service_.forget_call(is_counted_); }
 
     /// What the queue gives back when something has happened. The member is told whether it has succeeded, and returns
-    /// whether this thread goes on waiting.
+    /// whether the request is to be handled.
     struct Event {
       OneCall* call;
       bool (OneCall::*happen)(bool ok);
     };
 
+    /// Answers the request. After it, this may be gone.
+    void handle() {
+      grpc::Status status;
+      try {
+        const Reply request = std::exchange(request_, {});
+        message_ = buffer_of(service_.handler_({.method = context_.method(),
+                                                .request = request.bytes,
+                                                .deadline = context_.deadline(),
+                                                .stop = stop_.get_token()}));
+      } catch (const Error& error) {
+        status = status_of(error);
+      } catch (const std::exception& error) {
+        status = {grpc::StatusCode::INTERNAL, error.what()};
+      }
+      finish(status);
+    }
+
    private:
+    struct RequestStop {
+      std::stop_source stop;
+      void operator()() { stop.request_stop(); }
+    };
+
+    static grpc::Status status_of(const Error& error) {
+      return {static_cast<grpc::StatusCode>(error.code()), error.message()};
+    }
+
     bool begin(bool ok) {
       if (!ok) {  // the server ends
         delete this;
-        return true;
+        return false;
       }
       service_.request_call();
       const auto& is_allowed = service_.options_.is_allowed;
       if (is_allowed && !is_allowed(context_.method(), header(context_, "authorization")))
         return refuse({grpc::StatusCode::UNAUTHENTICATED, "The request has no valid token"});
-      stream_.Read(&request_, &read_);
-      return true;
+      stream_.Read(&message_, &read_);
+      return false;
     }
     bool handle_read(bool ok) {
       if (!ok) return refuse(grpc::Status::CANCELLED);
       if (const grpc::Status refusal = service_.count_call(); !refusal.ok()) return refuse(refusal);
       is_counted_ = true;
-      end_with_server_.emplace(service_.stopping_.get_token(), [stop = stop_]() mutable { stop.request_stop(); });
-      if (begin_answer()) return true;
-      service_.workers_.start([service = &service_] { service->work(); });
-      handle();
-      return false;
+      try {
+        request_ = reply_of(message_);
+      } catch (const Error& error) {
+        return refuse(status_of(error));
+      }
+      message_.Clear();  // `request_` keeps the bytes
+      end_with_server_.emplace(service_.stopping_.get_token(), RequestStop{stop_});
+      return !begin_answer();
     }
     bool refuse(const grpc::Status& status) {
       stream_.Finish(status, &written_);
-      return true;
+      return false;
     }
     bool end(bool /*ok*/) {
       if (context_.IsCancelled()) stop_.request_stop();
@@ -115,22 +168,21 @@ class Service final {
     /// After the last two events, which come in any order, nothing more happens to the call.
     bool leave(bool /*ok*/) {
       if (--left_ == 0) delete this;
-      return true;
+      return false;
     }
 
     /// For a request whose reply waits for others; false for any other one. After it, this may be gone.
     bool begin_answer() {
       const auto& begin = service_.options_.address.begin;
       if (!begin) return false;
-      const Reply request = reply_of(request_);
-      return begin(context_.method(), request.bytes, stop_.get_token(),
+      return begin(context_.method(), request_.bytes, stop_.get_token(),
                    [this](Pieces reply, const std::exception_ptr& error) {
                      grpc::Status status;
                      try {
                        if (error) std::rethrow_exception(error);
-                       reply_ = buffer_of(std::move(reply));
+                       message_ = buffer_of(std::move(reply));
                      } catch (const Error& failure) {
-                       status = {static_cast<grpc::StatusCode>(failure.code()), failure.message()};
+                       status = status_of(failure);
                      }
                      finish(status);
                    });
@@ -138,35 +190,19 @@ class Service final {
     /// After it, this may be gone.
     void finish(const grpc::Status& status) {
       if (status.ok()) {
-        stream_.WriteAndFinish(reply_, {}, status, &written_);
+        stream_.WriteAndFinish(message_, {}, status, &written_);
       } else {
         stream_.Finish(status, &written_);
       }
     }
 
-    void handle() {
-      grpc::Status status;
-      try {
-        const Reply request = reply_of(request_);
-        reply_ = buffer_of(service_.handler_({.method = context_.method(),
-                                              .request = request.bytes,
-                                              .deadline = context_.deadline(),
-                                              .stop = stop_.get_token()}));
-      } catch (const Error& error) {
-        status = {static_cast<grpc::StatusCode>(error.code()), error.message()};
-      } catch (const std::exception& error) {
-        status = {grpc::StatusCode::INTERNAL, error.what()};
-      }
-      request_.Clear();
-      finish(status);
-    }
-
     Service& service_;
     grpc::GenericServerContext context_;
     grpc::GenericServerAsyncReaderWriter stream_{&context_};
-    grpc::ByteBuffer request_, reply_;
+    grpc::ByteBuffer message_;  ///< the request, later the reply
+    Reply request_;
     std::stop_source stop_;
-    std::optional<std::stop_callback<std::function<void()>>> end_with_server_;
+    std::optional<std::stop_callback<RequestStop>> end_with_server_;
     bool is_counted_ = false;
     std::atomic<int> left_ = 2;
     Event begun_{this, &OneCall::begin}, read_{this, &OneCall::handle_read}, written_{this, &OneCall::leave},
@@ -174,12 +210,29 @@ class Service final {
   };
 
   void work() {
+    Relief::Turn turn(relief_);
     void* tag = nullptr;
     bool ok = false;
     while (queue_->Next(&tag, &ok)) {
       const auto [call, happen] = *static_cast<OneCall::Event*>(tag);
-      if (!(call->*happen)(ok)) return;
+      if ((call->*happen)(ok) && !handle(*call, turn)) return;
     }
+  }
+  /// Whether this thread still has to wait for events.
+  bool handle(OneCall& call, Relief::Turn& turn) {
+    const bool is_short = usual_.is_short();
+    if (is_short) {
+      turn.begin();
+    } else {
+      have_another_wait();
+    }
+    const auto begin = UsualTime::Clock::now();
+    call.handle();
+    usual_.add(UsualTime::Clock::now() - begin);
+    return is_short && turn.end();
+  }
+  void have_another_wait() {
+    workers_.start([this] { work(); });
   }
 
   /// Waits for the next call.
@@ -219,6 +272,8 @@ class Service final {
   std::int64_t calls_ = 0;    ///< those that are handled, or have been and are not over
   bool is_ending_ = false;
   std::stop_source stopping_;
+  UsualTime usual_;
+  Relief relief_{[this] { have_another_wait(); }};
   Workers workers_;
 };
 
@@ -241,6 +296,8 @@ class GrpcListener final : public Listener {
     const int limit = static_cast<int>(std::min<std::int64_t>(address.message_bytes, INT_MAX));
     builder.SetMaxReceiveMessageSize(limit);
     builder.SetMaxSendMessageSize(INT_MAX);
+    // Nobody asks for gRPC's records of each call.
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
     // Otherwise two servers can have one port, without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // Clients may ask whether the server is there while a long step runs.
@@ -291,7 +348,7 @@ class GrpcListener final : public Listener {
 }  // namespace
 
 std::unique_ptr<Listener> listen_by_grpc(const GrpcListenOptions& options, GrpcHandler handler) {
-  silence_grpc();
+  prepare_grpc();
   return std::make_unique<GrpcListener>(options, std::move(handler));
 }
 

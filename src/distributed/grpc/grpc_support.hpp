@@ -9,6 +9,9 @@
 #include <system_error>
 #include <vector>
 
+#ifdef TAPESTRY_HAS_ABSL
+#include <absl/synchronization/mutex.h>
+#endif
 #include <grpcpp/grpcpp.h>
 #if __has_include(<grpc/support/log.h>)
 #include <grpc/support/log.h>
@@ -22,8 +25,14 @@
 
 namespace tapestry::detail {
 
-/// The pieces as gRPC's own, without a copy. They live as long as gRPC needs them.
+/// The pieces as gRPC's own. Short ones are copied, which costs less than to keep them; the others are not, and live as
+/// long as gRPC needs them.
 inline grpc::ByteBuffer buffer_of(Pieces pieces) {
+  constexpr std::size_t most_copied = 16384;
+  if (pieces.list().size() == 1 && pieces.size() <= most_copied) {
+    const grpc::Slice copy(pieces.list().front().view().data(), pieces.size());
+    return {&copy, 1};
+  }
   using Owner = std::shared_ptr<const Pieces>;
   const Owner owner = std::make_shared<Pieces>(std::move(pieces));
   std::vector<grpc::Slice> slices;
@@ -39,18 +48,16 @@ inline grpc::ByteBuffer buffer_of(Pieces pieces) {
 /// The bytes of a message that has arrived. Those of several slices are copied to memory of the pool, which the system
 /// need not map anew for each large tensor.
 inline Reply reply_of(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Dump(&slices).ok()) throw DataLossError("A message cannot be read");
   const auto text_of = [](const auto* bytes, std::size_t size) {
     return std::string_view(reinterpret_cast<const char*>(bytes), size);
   };
-  if (slices.size() == 1) {
-    const auto slice = std::make_shared<grpc::Slice>(slices.front());
-    return {text_of(slice->begin(), slice->size()), slice};
-  }
+  const auto slice = std::make_shared<grpc::Slice>();
+  if (buffer.TrySingleSlice(slice.get()).ok()) return {text_of(slice->begin(), slice->size()), slice};
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) throw DataLossError("A message cannot be read");
   const auto memory = std::make_shared<Tensor>(make_tensor(uint8, {static_cast<std::int64_t>(buffer.Length())}, cpu()));
   auto* next = mutable_data<std::uint8_t>(*memory);
-  for (const grpc::Slice& slice : slices) next = std::copy(slice.begin(), slice.end(), next);
+  for (const grpc::Slice& each : slices) next = std::copy(each.begin(), each.end(), next);
   return {text_of(memory->impl().data, buffer.Length()), memory};
 }
 
@@ -70,15 +77,19 @@ inline int keepalive_ms() {
   return std::max(number, least);
 }
 
-/// Errors are thrown, not written to the terminal, unless the user asks for gRPC's log.
-inline void silence_grpc() {
+/// Errors are thrown, not written to the terminal, unless the user asks for gRPC's log. And gRPC's locks do not look
+/// for cycles of those who wait, which Debian's do at each lock: that takes a tenth of a call's time.
+inline void prepare_grpc() {
+  static const bool is_prepared = [] {
 #if __has_include(<grpc/support/log.h>)
-  static const bool is_silent = [] {
     if (!std::getenv("GRPC_VERBOSITY")) gpr_set_log_function([](gpr_log_func_args*) {});
+#endif
+#ifdef TAPESTRY_HAS_ABSL
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+#endif
     return true;
   }();
-  static_cast<void>(is_silent);
-#endif
+  static_cast<void>(is_prepared);
 }
 
 }  // namespace tapestry::detail

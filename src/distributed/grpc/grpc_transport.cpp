@@ -11,6 +11,7 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 #include <grpcpp/generic/generic_stub.h>
 
@@ -51,6 +52,31 @@ grpc::CompletionQueue& replies() {
   return queue;
 }
 
+/// Queues for calls that are waited for, one for each at a time; to make one takes longer than to use it.
+class Queues {
+ public:
+  std::unique_ptr<grpc::CompletionQueue> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        auto queue = std::move(idle_.back());
+        idle_.pop_back();
+        return queue;
+      }
+    }
+    return std::make_unique<grpc::CompletionQueue>();
+  }
+  void give_back(std::unique_ptr<grpc::CompletionQueue> queue) {
+    constexpr std::size_t most = 64;
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < most) idle_.push_back(std::move(queue));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<grpc::CompletionQueue>> idle_;
+};
+
 class GrpcChannel final : public Channel {
  public:
   GrpcChannel(const std::string& address, const TlsKeys& keys)
@@ -63,13 +89,14 @@ class GrpcChannel final : public Channel {
     const std::stop_callback leave(options.stop, [&] { context.TryCancel(); });
     grpc::ByteBuffer reply;
     grpc::Status status;
-    grpc::CompletionQueue queue;
-    const auto call = stub_.PrepareUnaryCall(&context, method, buffer_of(std::move(request)), &queue);
+    auto queue = queues_.take();
+    const auto call = stub_.PrepareUnaryCall(&context, method, buffer_of(std::move(request)), queue.get());
     call->StartCall();
     call->Finish(&reply, &status, nullptr);
     void* tag = nullptr;
     bool ok = false;
-    queue.Next(&tag, &ok);
+    queue->Next(&tag, &ok);
+    queues_.give_back(std::move(queue));
     if (!status.ok()) fail(status, is_encrypted_);
     return reply_of(reply);
   }
@@ -105,8 +132,10 @@ class GrpcChannel final : public Channel {
 
   static grpc::ChannelArguments options() {
     grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(INT_MAX);
-    arguments.SetMaxSendMessageSize(INT_MAX);
+    // Of gRPC's filters, deadlines alone are needed. The others limit the size of messages, compress, and keep records.
+    arguments.SetInt(GRPC_ARG_MINIMAL_STACK, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_DEADLINE_CHECKS, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_CHANNELZ, 0);
     // A host that has vanished is noticed while a call waits for it.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms());
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms() / 2);
@@ -131,6 +160,7 @@ class GrpcChannel final : public Channel {
   }
 
   const bool is_encrypted_;
+  Queues queues_;
   grpc::GenericStub stub_;
 };
 
@@ -174,7 +204,7 @@ TlsKeys read_keys(const Tls& files) {
 }
 
 Transport& grpc_transport(const TlsKeys& keys) {
-  silence_grpc();
+  prepare_grpc();
   // Servers and sessions, which may be static objects, keep references: never destroyed.
   static std::mutex& mutex = *new std::mutex;
   static auto& transports = *new std::map<TlsKeys, GrpcTransport>;

@@ -136,6 +136,23 @@ std::shared_ptr<const ClusterSession::Plan> ClusterSession::plan_for(const rpc::
   return plan;
 }
 
+std::shared_ptr<const ClusterSession::Plan> ClusterSession::plan_for(const std::string& text,
+                                                                     const rpc::RunStepRequest& request,
+                                                                     const std::stop_token& stop) {
+  {
+    const std::lock_guard lock(planning_);
+    if (ended_) throw CancelledError("The session was closed");
+    if (const auto found = known_plans_.find(text); found != known_plans_.end()) return found->second;
+  }
+  const AnyStop any(closing(), stop);
+  auto plan = plan_for(names_of(request), any.token());
+  constexpr std::size_t most = 1000;
+  const std::lock_guard lock(planning_);
+  if (known_plans_.size() >= most) known_plans_.clear();
+  known_plans_.emplace(text, plan);
+  return plan;
+}
+
 std::shared_ptr<const ClusterSession::Plan> ClusterSession::make_plan(const rpc::RunNames& names,
                                                                       const std::stop_token& stop) {
   auto plan = std::make_shared<Plan>();
@@ -214,12 +231,12 @@ rpc::RunStepResponse ClusterSession::run(const rpc::RunStepRequest& request, std
       note_use();
       return run_partially(*partial, request, stop);
     }
-    return ServedSession::run(request, std::move(stop));
+    return ServedSession::run_here(request, "", std::move(stop));
   }
+  const std::string text = text_of_names(request);
+  const std::shared_ptr<const Plan> plan = plan_for(text, request, stop);
+  if (plan->parts.empty()) return ServedSession::run_here(request, text, std::move(stop));
   const rpc::RunNames names = names_of(request);
-  const AnyStop any(closing(), stop);
-  const std::shared_ptr<const Plan> plan = plan_for(names, any.token());
-  if (plan->parts.empty()) return ServedSession::run(request, std::move(stop));
   note_use();
   const auto step =
       std::make_shared<Step>(plan, request.options.trace_level == rpc::full_trace, closing(), std::move(stop));

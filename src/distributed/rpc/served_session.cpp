@@ -87,6 +87,7 @@ std::int64_t ServedSession::extend(std::string_view graph_def, std::int64_t curr
     throw AbortedError(join("Current version is ", version_, " but caller expected ", current, "."));
   graph_.extend(graph_def);
   session_.reset();
+  known_runs_.clear();
   return ++version_;
 }
 
@@ -99,27 +100,90 @@ std::shared_ptr<const Session> ServedSession::session() {
   return session_;
 }
 
-rpc::RunStepResponse ServedSession::run(const rpc::RunStepRequest& request, std::stop_token stop) {
+// ---- Runs -----------------------------------------------------------------------------------------------------------
+
+std::string ServedSession::text_of_names(const rpc::RunStepRequest& request) {
+  std::string text;
+  // With their lengths, because names may have any characters.
+  const auto add = [&](const std::string& name) {
+    const std::size_t size = name.size();
+    text.append(reinterpret_cast<const char*>(&size), sizeof size).append(name);
+  };
+  for (const rpc::NamedTensor& each : request.feed) add(each.name);
+  add("feeds");
+  for (const std::string& each : request.fetch) add(each);
+  add("fetches");
+  for (const std::string& each : request.target) add(each);
+  return text;
+}
+
+/// A run of names that were resolved before.
+struct ServedSession::KnownRun {
+  explicit KnownRun(Session::Callable of) : callable(std::move(of)) {}
+
+  const Session::Callable callable;
+  std::mutex mutex{};  ///< of who calls it
+};
+
+std::shared_ptr<ServedSession::KnownRun> ServedSession::known_run(const Session& session,
+                                                                  const rpc::RunStepRequest& request,
+                                                                  const std::string& names) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_runs_.find(names);
+    if (found != known_runs_.end() && session_.get() == &session) return found->second;
+  }
+  const Graph graph = session.graph();
+  std::vector<Tensor> feeds;
+  for (const rpc::NamedTensor& each : request.feed) {
+    const Tensor feed = fed_tensor(graph, each.name);
+    if (std::any_of(feeds.begin(), feeds.end(), [&](const Tensor& other) { return other.is(feed); }))
+      throw InvalidArgumentError(join("Endpoint \"", feed.name(), "\" fed more than once."));
+    feeds.push_back(feed);
+  }
+  auto made =
+      std::make_shared<KnownRun>(session.make_callable(fetches_of(graph, request.fetch, request.target), feeds));
+  constexpr std::size_t most = 1000;
+  const std::lock_guard lock(mutex_);
+  if (session_.get() != &session) return made;
+  if (known_runs_.size() >= most) known_runs_.clear();
+  return known_runs_.try_emplace(names, std::move(made)).first->second;
+}
+
+rpc::RunStepResponse ServedSession::run_here(const rpc::RunStepRequest& request, const std::string& names,
+                                             std::stop_token stop) {
   const AnyStop any(closing_.get_token(), std::move(stop));
   rpc::RunStepResponse response;
   std::vector<Tensor> values;
   const std::shared_ptr<const Session> session = this->session();
-  const Graph graph = session->graph();
-  Feeds feeds;
-  for (const rpc::NamedTensor& each : request.feed)
-    feeds.add(fed_tensor(graph, each.name), value_of(each.name, each.tensor));
+  const auto feeds = [&] {
+    Feeds list;
+    for (const rpc::NamedTensor& each : request.feed)
+      list.add(fed_tensor(session->graph(), each.name), value_of(each.name, each.tensor));
+    return list;
+  };
+  const auto fetches = [&] { return fetches_of(session->graph(), request.fetch, request.target); };
+  const RunOptions options{
+      .trace_level = request.options.trace_level == rpc::full_trace ? TraceLevel::full : TraceLevel::none,
+      .timeout_in_ms = request.options.timeout_in_ms,
+      .stop = any.token()};
   if (!request.partial_run_handle.empty()) {
-    values =
-        partial_run(request.partial_run_handle).run_all(fetches_of(graph, request.fetch, request.target), feeds, {});
-  } else {
-    const bool trace = request.options.trace_level == rpc::full_trace;
+    values = partial_run(request.partial_run_handle).run_all(fetches(), feeds(), {});
+  } else if (options.trace_level == TraceLevel::full) {
     RunMetadata metadata;
-    values = session->run_all(fetches_of(graph, request.fetch, request.target), feeds,
-                              {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
-                               .timeout_in_ms = request.options.timeout_in_ms,
-                               .stop = any.token()},
-                              trace ? &metadata : nullptr, {});
-    if (trace) response.metadata = io::encode(metadata);
+    values = session->run_all(fetches(), feeds(), options, &metadata, {});
+    response.metadata = io::encode(metadata);
+  } else {
+    const std::shared_ptr<KnownRun> known = known_run(*session, request, names);
+    std::vector<Value> fed;
+    for (const rpc::NamedTensor& each : request.feed) fed.push_back(value_of(each.name, each.tensor));
+    // Another call of the same names may run for long, and this one may have a time.
+    if (const std::unique_lock turn(known->mutex, std::try_to_lock); turn) {
+      const Tensors list = known->callable.call(fed, options, {});
+      values.assign(list.begin(), list.end());
+    } else {
+      values = session->run_all(fetches(), feeds(), options, nullptr, {});
+    }
   }
   for (std::size_t i = 0; i < request.fetch.size(); ++i)
     response.tensor.push_back({request.fetch[i], definition_of(values[i])});

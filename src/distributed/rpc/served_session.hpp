@@ -6,6 +6,8 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "io/rpc/messages.hpp"
@@ -28,7 +30,9 @@ class ServedSession {
 
   /// Adds nodes to the graph of version `current`, and returns the new version.
   std::int64_t extend(std::string_view graph_def, std::int64_t current);
-  virtual io::rpc::RunStepResponse run(const io::rpc::RunStepRequest& request, std::stop_token stop);
+  virtual io::rpc::RunStepResponse run(const io::rpc::RunStepRequest& request, std::stop_token stop) {
+    return run_here(request, text_of_names(request), std::move(stop));
+  }
   virtual std::string set_up_partial_run(const io::rpc::PartialRunSetupRequest& request);
   std::int64_t make_callable(const io::rpc::CallableOptions& options);
   io::rpc::RunCallableResponse run_callable(const io::rpc::RunCallableRequest& request, std::stop_token stop);
@@ -44,14 +48,23 @@ class ServedSession {
   Clock::time_point last_use() const;
 
  protected:
+  /// The names of what a run feeds, fetches and runs, in their order.
+  static std::string text_of_names(const io::rpc::RunStepRequest& request);
+  /// Runs what is wanted in this process.
+  io::rpc::RunStepResponse run_here(const io::rpc::RunStepRequest& request, const std::string& names,
+                                    std::stop_token stop);
   /// The graph as it is now. Its nodes stay where they are until `extend`.
   io::GraphDef graph_def() const;
   std::stop_token closing() const { return closing_.get_token(); }
   void note_use();
 
  private:
+  struct KnownRun;
+
   /// The graph as it is now, and its session here.
   std::shared_ptr<const Session> session();
+  std::shared_ptr<KnownRun> known_run(const Session& session, const io::rpc::RunStepRequest& request,
+                                      const std::string& names);
   Session::PartialRun& partial_run(const std::string& handle);
 
   std::shared_ptr<io::VariableTable> variables_;
@@ -59,7 +72,8 @@ class ServedSession {
   mutable std::mutex mutex_;
   io::rpc::SentGraph graph_;
   std::int64_t version_ = 0;
-  std::shared_ptr<const Session> session_;  ///< empty when the graph has grown
+  std::shared_ptr<const Session> session_;                                 ///< empty when the graph has grown
+  std::unordered_map<std::string, std::shared_ptr<KnownRun>> known_runs_;  ///< of `session_`, by names
   std::map<std::string, std::shared_ptr<Session::PartialRun>, std::less<>> partial_runs_;
   std::map<std::int64_t, io::rpc::CallableOptions> callables_;
   std::int64_t next_handle_ = 0;

@@ -36,13 +36,20 @@ class Varints {
 
 std::uint64_t key(unsigned tag, pbf_wire_type type) { return tag << 3U | static_cast<unsigned>(type); }
 
-void write_delimited(Pieces& to, unsigned tag, Pieces content) {
-  to.add(Varints{key(tag, pbf_wire_type::length_delimited), content.size()});
-  to.add(std::move(content));
+void write_key(Pieces& to, unsigned tag, pbf_wire_type type) { to.add(Varints{key(tag, type)}); }
+
+/// A field that has a length: what `write` adds.
+template <class Write>
+void write_delimited(Pieces& to, unsigned tag, Write write) {
+  write_key(to, tag, pbf_wire_type::length_delimited);
+  const Pieces::Mark begin = to.end();
+  write();
+  to.insert(begin, Varints{to.size() - begin.size});
 }
 
 template <class Message>
 void write_fields(Pieces& to, const Message& message);
+void write_field(Pieces& to, unsigned tag, std::int64_t value);
 
 // protobuf leaves out fields with default values, but not the elements of lists.
 
@@ -51,30 +58,30 @@ void write_element(Pieces& to, unsigned tag, const std::string& value) {
   to.add(value);
 }
 
+void write_shape(Pieces& to, unsigned tag, const Shape& shape) {
+  std::string bytes;
+  protozero::pbf_writer writer(bytes);
+  add_message(writer, tag, [&](protozero::pbf_writer& message) { io::write_shape(message, shape); });
+  to.add(bytes);
+}
+
 void write_element(Pieces& to, unsigned tag, const TensorDef& value) {
-  Pieces content;
-  std::string head;
-  protozero::pbf_writer writer(head);
-  writer.add_enum(1, value.type.value);
-  if (value.value) {
+  write_delimited(to, tag, [&] {
+    write_field(to, 1, std::int64_t{value.type.value});
+    if (!value.value) return;
     const Tensor host = detail::on_host(value.value).contiguous();
-    add_message(writer, 2, [&](protozero::pbf_writer& shape) { write_shape(shape, host.shape()); });
+    write_shape(to, 2, host.shape());
     const std::size_t bytes = detail::nbytes(host);
-    if (bytes > 0) head += Varints{key(4, pbf_wire_type::length_delimited), bytes};
-    content.add(head);
-    if (bytes > 0) content.add(host);
-  } else {
-    content.add(head);
-  }
-  write_delimited(to, tag, std::move(content));
+    if (bytes == 0) return;
+    to.add(Varints{key(4, pbf_wire_type::length_delimited), bytes});
+    to.add(host);
+  });
 }
 
 template <class Message>
 requires std::is_class_v<Message>
 void write_element(Pieces& to, unsigned tag, const Message& value) {
-  Pieces content;
-  write_fields(content, value);
-  write_delimited(to, tag, std::move(content));
+  write_delimited(to, tag, [&] { write_fields(to, value); });
 }
 
 void write_field(Pieces& to, unsigned tag, std::int64_t value) {

@@ -11,31 +11,36 @@ std::string_view Pieces::Piece::view() const {
   return {static_cast<const char*>(tensor.impl().data), detail::nbytes(tensor)};
 }
 
+std::string& Pieces::last_bytes() {
+  if (list_.empty() || bool(list_.back().tensor)) {
+    constexpr std::size_t usual_bytes = 240;
+    list_.emplace_back().bytes.reserve(usual_bytes);
+  }
+  return list_.back().bytes;
+}
+
 void Pieces::add(std::string_view bytes) {
-  if (list_.empty() || bool(list_.back().tensor)) list_.emplace_back();
-  list_.back().bytes += bytes;
+  last_bytes() += bytes;
   size_ += bytes.size();
 }
 
 void Pieces::add(const Tensor& tensor) {
   // Copying this much costs less than a piece of its own.
   constexpr std::size_t smallest_piece = 4096;
-  Piece piece{.tensor = tensor};
-  const std::string_view bytes = piece.view();
+  const std::string_view bytes(static_cast<const char*>(tensor.impl().data), detail::nbytes(tensor));
   if (bytes.size() < smallest_piece) return add(bytes);
   size_ += bytes.size();
-  list_.push_back(std::move(piece));
+  list_.push_back({.tensor = tensor});
 }
 
-void Pieces::add(Pieces other) {
-  for (Piece& each : other.list_) {
-    if (!each.tensor) {
-      add(each.bytes);
-    } else {
-      size_ += each.view().size();
-      list_.push_back(std::move(each));
-    }
-  }
+Pieces::Mark Pieces::end() {
+  const std::size_t offset = last_bytes().size();
+  return {list_.size() - 1, offset, size_};
+}
+
+void Pieces::insert(const Mark& at, std::string_view bytes) {
+  list_[at.piece].bytes.insert(at.offset, bytes);
+  size_ += bytes.size();
 }
 
 std::string Pieces::joined() const {

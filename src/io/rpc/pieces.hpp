@@ -22,8 +22,17 @@ class Pieces {
   void add(std::string_view bytes);
   /// Adds the memory of a tensor on the host, which must be contiguous.
   void add(const Tensor& tensor);
-  /// Adds the pieces of another message.
-  void add(Pieces other);
+
+  /// A place in the message.
+  struct Mark {
+    std::size_t piece, offset;
+    std::size_t size;  ///< of the message before it
+  };
+  /// The end of the message.
+  Mark end();
+  /// Adds bytes at a place that was the end of the message, such as the length of what came since. Marks of later
+  /// places are no longer valid.
+  void insert(const Mark& at, std::string_view bytes);
 
   std::size_t size() const { return size_; }
   const std::vector<Piece>& list() const { return list_; }
@@ -31,6 +40,8 @@ class Pieces {
   std::string joined() const;
 
  private:
+  std::string& last_bytes();
+
   std::vector<Piece> list_;
   std::size_t size_ = 0;
 };
