@@ -111,6 +111,29 @@ void parse_label(const Field& field, ModelConfig& model) {
   model.labels[key] = value;
 }
 
+/// Nothing where there is no file to write requests into.
+std::optional<LoggingConfig> parse_logging(const Field& field, Notes* notes) {
+  LoggingConfig logging;
+  for (const Field& part : field.as_message().fields()) {
+    for (const Field& each : part.as_message().fields()) {
+      if (part.name == "log_collector_config" && each.name == "filename_prefix") {
+        logging.filename_prefix = each.as_text();
+      } else if (part.name == "log_collector_config" && each.name == "type") {
+        if (!each.as_text().empty())
+          throw InvalidArgumentError(each.place + ": there is no type " + each.value + " of logs but \"\", files");
+      } else if (part.name == "sampling_config" && each.name == "sampling_rate") {
+        logging.sampling_rate = each.as_fraction();
+      } else {
+        each.refuse();
+      }
+    }
+    if (part.name != "log_collector_config" && part.name != "sampling_config") part.refuse();
+  }
+  if (!logging.filename_prefix.empty() && logging.sampling_rate > 0) return logging;
+  note(notes, field, "requests are not logged");
+  return std::nullopt;
+}
+
 ModelConfig parse_model(const Field& field, Notes* notes) {
   ModelConfig model;
   for (const Field& each : field.as_message().fields()) {
@@ -126,7 +149,7 @@ ModelConfig parse_model(const Field& field, Notes* notes) {
       if (type != "TENSORFLOW" && type != "MODEL_TYPE_UNSPECIFIED" && type != "0" && type != "1")
         throw InvalidArgumentError(each.place + ": there is no model_type " + type + " but TENSORFLOW");
     } else if (each.name == "logging_config") {
-      note(notes, each, "requests are not logged");
+      model.logging = parse_logging(each, notes);
     } else if (each.name == "model_version_policy") {
       model.policy = parse_policy(each);
     } else if (each.name == "version_labels") {

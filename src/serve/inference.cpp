@@ -41,11 +41,6 @@ std::string signature_name(const ModelSpec& spec) {
   return spec.signature.empty() ? "serving_default" : spec.signature;
 }
 
-/// The spec of an answer: the version and the signature that were used.
-ModelSpec used(const Servable& model, const std::string& signature) {
-  return {.name = model.name(), .choice = {.version = model.version(), .label = {}}, .signature = signature};
-}
-
 /// Throws InvalidArgumentError unless an input has the signature's type: no number becomes a less exact one. `place`:
 /// the input's among the inputs.
 void require_type(const std::variant<Tensor, Texts>& value, TypeNumber type, std::size_t place) {
@@ -120,6 +115,13 @@ Inferred infer(const Servable& model, const ExamplesRequest& request, Deadline d
 }
 
 }  // namespace
+
+ModelSpec used(const Servable& model, const std::string& signature) {
+  return {.name = model.name(), .choice = {.version = model.version(), .label = {}}, .signature = signature};
+}
+ModelSpec used(const Servable& model, const std::optional<ModelSpec>& asked) {
+  return used(model, signature_name(asked.value_or(ModelSpec())));
+}
 
 std::string predict(const Servable& model, const PredictRequest& request, Deadline deadline) {
   const std::string name = signature_name(request.model_spec.value_or(ModelSpec()));

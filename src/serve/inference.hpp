@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "serve/rpc_messages.hpp"
@@ -16,6 +17,10 @@ std::string regress(const Servable& model, const ExamplesRequest& request, Deadl
 /// The request has passed `require_tasks`.
 std::string multi_inference(const Servable& model, const MultiInferenceRequest& request, Deadline deadline);
 /// @}
+
+/// What an answer says of the model: the version and the signature that were used.
+ModelSpec used(const Servable& model, const std::string& signature);
+ModelSpec used(const Servable& model, const std::optional<ModelSpec>& asked);
 
 /// Throws InvalidArgumentError unless the tasks name one model and different signatures, and UnimplementedError for a
 /// task that neither classifies nor regresses.

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "serve/request_log.hpp"
+
 namespace tapestry::serve {
 namespace {
 
@@ -67,19 +69,43 @@ void ModelStore::configure(std::vector<ModelConfig> models) {
     if (each.name.empty()) throw InvalidArgumentError("A model has no name");
     if (!names.insert(each.name).second) throw InvalidArgumentError("Two models have the name " + each.name);
   }
+  std::map<std::string, std::shared_ptr<RequestLog>> logs;
+  for (const ModelConfig& each : models) {
+    if (!each.logging) continue;
+    std::shared_ptr<RequestLog> log = request_log(each.name);
+    if (!log || log->config() != *each.logging)
+      log = std::make_shared<RequestLog>(each.name, *each.logging, options_.log);
+    logs.emplace(each.name, std::move(log));
+  }
   const std::lock_guard lock(mutex_);
   wanted_ = std::move(models);
+  request_logs_.swap(logs);  // those that are no longer wanted end when the lock is released
+}
+
+void ModelStore::configure_by_client(std::vector<ModelConfig> models) {
+  for (ModelConfig& each : models) {
+    const std::shared_ptr<RequestLog> log = request_log(each.name);
+    if (each.logging && !(log && log->config() == *each.logging))
+      throw InvalidArgumentError("The requests of " + each.name +
+                                 " cannot be logged as a client says, who would write files on the server: "
+                                 "logging_config belongs into the server's --model_config_file");
+    if (log) each.logging = log->config();
+  }
+  configure(std::move(models));
 }
 
 void ModelStore::look() {
   const std::lock_guard looking(looking_);
   std::vector<ModelConfig> wanted;
+  std::map<std::string, std::shared_ptr<RequestLog>> logs;
   {
     const std::lock_guard lock(mutex_);
     wanted = wanted_;
+    logs = request_logs_;
     // Labels and policies may have changed.
     for (const ModelConfig& each : wanted) models_[each.name].config = each;
   }
+  for (const auto& [model, log] : logs) log->complete(std::chrono::minutes(1));
   for (const ModelConfig& each : wanted) look_at(each);
   std::vector<Model> dropped;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
@@ -208,11 +234,19 @@ void ModelStore::require_labels() const {
 }
 
 void ModelStore::unload_others(const std::string& model, const std::set<std::int64_t>& wanted) {
-  for (auto& [number, version] : models_[model].versions) {
+  std::map<std::int64_t, Version>& versions = models_[model].versions;
+  for (auto& [number, version] : versions) {
     if (wanted.contains(number) || version.status.state == VersionState::end) continue;
     version = {.status = {.version = number, .state = VersionState::end}};
     log(detail::join("No longer serving version ", number, " of ", model));
   }
+  // A server that gets new versions for years does not tell of all of them.
+  const auto has_ended = [&](const auto& each) {
+    return !wanted.contains(each.first) && each.second.status.state == VersionState::end && !each.second.status.error;
+  };
+  constexpr std::ptrdiff_t most_ended = 100;
+  std::ptrdiff_t extra = std::count_if(versions.begin(), versions.end(), has_ended) - most_ended;
+  std::erase_if(versions, [&](const auto& each) { return has_ended(each) && extra-- > 0; });
 }
 
 void ModelStore::forget_failed(const std::string& model, const std::map<std::int64_t, fs::path>& folders) {
@@ -294,6 +328,12 @@ std::vector<std::string> ModelStore::names() const {
 bool ModelStore::contains(const std::string& model) const {
   const std::shared_lock lock(mutex_);
   return models_.contains(model);
+}
+
+std::shared_ptr<RequestLog> ModelStore::request_log(const std::string& model) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = request_logs_.find(model);
+  return found == request_logs_.end() ? nullptr : found->second;
 }
 
 bool ModelStore::is_ready() const {

@@ -31,12 +31,21 @@ struct VersionPolicy {
   friend bool operator==(const VersionPolicy&, const VersionPolicy&) = default;
 };
 
+/// Where the requests of a model are written, and how many.
+struct LoggingConfig {
+  std::string filename_prefix{};
+  double sampling_rate = 0;  ///< the part of the requests that is written
+
+  friend bool operator==(const LoggingConfig&, const LoggingConfig&) = default;
+};
+
 /// A model that is to be served.
 struct ModelConfig {
   std::string name;
   std::filesystem::path base_path;  ///< has a folder for each version: BASE/1, BASE/2
   VersionPolicy policy{};
   std::map<std::string, std::int64_t> labels{};  ///< the versions of labels, such as "stable"
+  std::optional<LoggingConfig> logging{};
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -66,6 +75,8 @@ struct StoreOptions {
   int most_retries = 5;                              ///< so often, and when its files change
 };
 
+class RequestLog;
+
 /// The models that are served. A look at the folders loads new versions, and then lets go of those that are no longer
 /// wanted: who has one in use keeps it until he is done.
 class ModelStore {
@@ -75,8 +86,12 @@ class ModelStore {
   ModelStore& operator=(const ModelStore&) = delete;
   ~ModelStore();
 
-  /// From the next look on these models are served, and no others. Throws InvalidArgumentError for two of one name.
+  /// From the next look on these models are served, and no others. Throws InvalidArgumentError for two of one name, and
+  /// NotFoundError where requests cannot be logged.
   void configure(std::vector<ModelConfig> models);
+  /// The same for a client, who cannot have the server write files: logs stay as they are. Throws InvalidArgumentError
+  /// for a log that there is not.
+  void configure_by_client(std::vector<ModelConfig> models);
   /// Looks at the folders once. Other threads are served meanwhile.
   void look();
   /// Looks again and again, on a thread of its own. `before` is called before each look.
@@ -93,6 +108,8 @@ class ModelStore {
   std::vector<std::string> names() const;
   /// Whether there is a model of that name, loaded or not.
   bool contains(const std::string& model) const;
+  /// The log of a model's requests; nullptr if it has none.
+  std::shared_ptr<RequestLog> request_log(const std::string& model) const;
   /// Whether each model has a version that is served.
   bool is_ready() const;
   /// Throws FailedPreconditionError for a label that was refused at the last look, as its version is not served. The
@@ -141,6 +158,7 @@ class ModelStore {
   std::mutex looking_;               ///< held during a look
   mutable std::shared_mutex mutex_;  ///< of what follows
   std::vector<ModelConfig> wanted_;
+  std::map<std::string, std::shared_ptr<RequestLog>> request_logs_;  ///< by model
   std::map<std::string, Model> models_;
 
   std::mutex waiting_;

@@ -5,7 +5,9 @@
 #include <new>
 
 #include "serve/examples.hpp"
+#include "serve/inference.hpp"
 #include "serve/json_tensor.hpp"
+#include "serve/request_log.hpp"
 
 namespace tapestry::serve {
 namespace {
@@ -95,6 +97,12 @@ void append_tensors(std::string& json, const std::map<std::string, TensorInfo>& 
     json += "\n    }";
   }
   json += json.ends_with("{") ? "}" : "\n   }";
+}
+
+/// The log of a model's requests, if the next one is to be written.
+std::shared_ptr<RequestLog> due_log(const ModelStore& models, const std::string& model) {
+  std::shared_ptr<RequestLog> log = models.request_log(model);
+  return log && log->is_due() ? log : nullptr;
 }
 
 }  // namespace
@@ -262,7 +270,12 @@ std::string RestApi::predict(const Target& target, const Request& request) const
   const std::string name = signature_name(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
   auto [form, inputs] = read_inputs(json, name, signature_of(*model, name));
-  return write_outputs(form, model->run(name, std::move(inputs), request.deadline));
+  const ModelSpec spec = used(*model, name);
+  const std::shared_ptr<RequestLog> log = due_log(models_, target.model);
+  const std::string asked = log ? write_predict_request(inputs, spec) : "";
+  const NamedValues outputs = model->run(name, std::move(inputs), request.deadline);
+  if (log) log->write(PredictionLog::Kind::predict, spec, asked, write_predict_response(outputs, spec));
+  return write_outputs(form, outputs);
 }
 
 std::string RestApi::infer_examples(const Target& target, const Request& request) const {
@@ -274,8 +287,22 @@ std::string RestApi::infer_examples(const Target& target, const Request& request
   const auto examples = read_examples(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
   const NamedValues outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
-  return classifies ? write_json(classes_of(outputs, examples.size()))
-                    : write_json(regressions_of(outputs, examples.size()));
+  const ModelSpec spec = used(*model, name);
+  const std::shared_ptr<RequestLog> log = due_log(models_, target.model);
+  const auto write_log = [&](PredictionLog::Kind kind, const auto& write_response) {
+    if (!log) return;
+    std::vector<std::string> encoded;
+    for (const data::Example& each : examples) encoded.push_back(data::encode(each));
+    log->write(kind, spec, write_examples_request(encoded, spec), write_response());
+  };
+  if (classifies) {
+    const std::vector<Classes> classes = classes_of(outputs, examples.size());
+    write_log(PredictionLog::Kind::classify, [&] { return write_classification_response(classes, spec); });
+    return write_json(classes);
+  }
+  const std::vector<float> results = regressions_of(outputs, examples.size());
+  write_log(PredictionLog::Kind::regress, [&] { return write_regression_response(results, spec); });
+  return write_json(results);
 }
 
 std::string RestApi::status(const Target& target) const {

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "serve/inference.hpp"
+#include "serve/request_log.hpp"
 #include "serve/rest.hpp"
 
 namespace tapestry::serve {
@@ -79,24 +80,42 @@ std::shared_ptr<const Servable> RpcApi::model_of(const std::optional<ModelSpec>&
 
 std::string RpcApi::predict(Asked& asked) const {
   const PredictRequest request = read_predict_request(asked.bytes);
-  return serve::predict(*model_of(request.model_spec, asked), request, asked.deadline);
+  const std::shared_ptr<const Servable> model = model_of(request.model_spec, asked);
+  std::string reply = serve::predict(*model, request, asked.deadline);
+  log(PredictionLog::Kind::predict, asked, used(*model, request.model_spec), reply);
+  return reply;
 }
 
 std::string RpcApi::classify(Asked& asked) const {
   const ExamplesRequest request = read_examples_request(asked.bytes);
-  return serve::classify(*model_of(request.model_spec, asked), request, asked.deadline);
+  const std::shared_ptr<const Servable> model = model_of(request.model_spec, asked);
+  std::string reply = serve::classify(*model, request, asked.deadline);
+  log(PredictionLog::Kind::classify, asked, used(*model, request.model_spec), reply);
+  return reply;
 }
 
 std::string RpcApi::regress(Asked& asked) const {
   const ExamplesRequest request = read_examples_request(asked.bytes);
-  return serve::regress(*model_of(request.model_spec, asked), request, asked.deadline);
+  const std::shared_ptr<const Servable> model = model_of(request.model_spec, asked);
+  std::string reply = serve::regress(*model, request, asked.deadline);
+  log(PredictionLog::Kind::regress, asked, used(*model, request.model_spec), reply);
+  return reply;
 }
 
 std::string RpcApi::multi_inference(Asked& asked) const {
   const MultiInferenceRequest request = read_multi_inference_request(asked.bytes);
   require_tasks(request);
   // One version for all tasks, though another one may come meanwhile.
-  return serve::multi_inference(*model_of(request.tasks.front().model_spec, asked), request, asked.deadline);
+  const ModelSpec& first = request.tasks.front().model_spec;
+  const std::shared_ptr<const Servable> model = model_of(first, asked);
+  std::string reply = serve::multi_inference(*model, request, asked.deadline);
+  log(PredictionLog::Kind::multi_inference, asked, used(*model, first), reply);
+  return reply;
+}
+
+void RpcApi::log(PredictionLog::Kind kind, const Asked& asked, const ModelSpec& used, std::string_view reply) const {
+  const std::shared_ptr<RequestLog> log = models_.request_log(asked.model);
+  if (log && log->is_due()) log->write(kind, used, asked.bytes, reply);
 }
 
 std::string RpcApi::metadata(std::string_view bytes) const {
@@ -124,7 +143,7 @@ std::string RpcApi::reload(std::string_view bytes) const {
     throw InvalidArgumentError(
         "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently "
         "supported");
-  models_.configure(*models);
+  models_.configure_by_client(*models);
   models_.look();
   for (const ModelConfig& each : *models) {
     const std::vector<VersionStatus> versions = models_.known(each.name);

@@ -27,6 +27,8 @@ class RpcApi {
   std::string classify(Asked& asked) const;
   std::string regress(Asked& asked) const;
   std::string multi_inference(Asked& asked) const;
+  /// Writes what was asked and answered into the log of the model's requests, if it has one.
+  void log(PredictionLog::Kind kind, const Asked& asked, const ModelSpec& used, std::string_view reply) const;
   std::string metadata(std::string_view bytes) const;
   std::string status(std::string_view bytes) const;
   std::string reload(std::string_view bytes) const;

@@ -84,6 +84,15 @@ void write_model_spec(pbf_writer& writer, protozero::pbf_tag_type tag, const Mod
   });
 }
 
+void write_values(pbf_writer& writer, protozero::pbf_tag_type tag, const NamedValues& values) {
+  for (const auto& [name, value] : values) {
+    pbf_writer entry(writer, tag);
+    entry.add_string(1, name);
+    pbf_writer inner(entry, 2);
+    std::visit([&](const auto& each) { write_value(inner, each); }, value);
+  }
+}
+
 void write_results(pbf_writer& writer, protozero::pbf_tag_type tag, const std::vector<Classes>& results) {
   add_message(writer, tag, [&](pbf_writer& result) {
     for (const Classes& each : results)
@@ -156,6 +165,21 @@ VersionPolicy read_policy(WireReader reader) {
   return policy;
 }
 
+std::optional<LoggingConfig> read_logging(WireReader reader) {
+  LoggingConfig logging;
+  read_message(reader, [&](WireReader& field) {
+    if (field.tag() == 1) {
+      for_fields(field.get_message(), 2, [&](WireReader& each) { logging.filename_prefix = each.get_text(); });
+    } else if (field.tag() == 2) {
+      for_fields(field.get_message(), 1, [&](WireReader& each) { logging.sampling_rate = each.get_double(); });
+    } else {
+      field.skip();
+    }
+  });
+  if (logging.filename_prefix.empty() || !(logging.sampling_rate > 0)) return std::nullopt;
+  return logging;
+}
+
 ModelConfig read_model_config(WireReader reader) {
   ModelConfig model;
   read_message(reader, [&](WireReader& field) {
@@ -169,6 +193,9 @@ ModelConfig read_model_config(WireReader reader) {
       case 4:
         if (const std::string_view platform = field.get_text(); platform != "tensorflow")
           throw InvalidArgumentError(detail::join("There is no platform ", platform, " but tensorflow"));
+        break;
+      case 6:
+        model.logging = read_logging(field.get_message());
         break;
       case 7:
         model.policy = read_policy(field.get_message());
@@ -321,13 +348,44 @@ std::string read_text_request(std::string_view bytes) {
 std::string write_predict_response(const NamedValues& outputs, const ModelSpec& model_spec) {
   std::string bytes;
   pbf_writer writer(bytes);
-  for (const auto& [name, value] : outputs) {
-    pbf_writer entry(writer, 1);
-    entry.add_string(1, name);
-    pbf_writer inner(entry, 2);
-    std::visit([&](const auto& each) { write_value(inner, each); }, value);
-  }
+  write_values(writer, 1, outputs);
   write_model_spec(writer, 2, model_spec);
+  return bytes;
+}
+
+std::string write_predict_request(const NamedValues& inputs, const ModelSpec& model_spec) {
+  std::string bytes;
+  pbf_writer writer(bytes);
+  write_model_spec(writer, 1, model_spec);
+  write_values(writer, 2, inputs);
+  return bytes;
+}
+
+std::string write_examples_request(const std::vector<std::string>& examples, const ModelSpec& model_spec) {
+  std::string bytes;
+  pbf_writer writer(bytes);
+  write_model_spec(writer, 1, model_spec);
+  add_message(writer, 2, [&](pbf_writer& input) {
+    add_message(input, 1, [&](pbf_writer& list) {
+      for (const std::string& each : examples) list.add_message(1, each);
+    });
+  });
+  return bytes;
+}
+
+std::string write_prediction_log(PredictionLog::Kind kind, const ModelSpec& used, double sampling_rate,
+                                 std::string_view request, std::string_view response) {
+  std::string bytes;
+  bytes.reserve(request.size() + response.size() + 128);
+  pbf_writer writer(bytes);
+  add_message(writer, 1, [&](pbf_writer& metadata) {
+    write_model_spec(metadata, 1, used);
+    add_message(metadata, 2, [&](pbf_writer& sampling) { sampling.add_double(1, sampling_rate); });
+  });
+  add_message(writer, static_cast<protozero::pbf_tag_type>(kind), [&](pbf_writer& log) {
+    log.add_message(1, request.data(), request.size());
+    log.add_message(2, response.data(), response.size());
+  });
   return bytes;
 }
 

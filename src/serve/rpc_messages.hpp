@@ -60,6 +60,14 @@ struct PredictionLog {
   std::string_view request{};  ///< where it lies in the log
 };
 PredictionLog read_prediction_log(std::string_view bytes);
+/// `used`: the model, the version and the signature that have answered.
+std::string write_prediction_log(PredictionLog::Kind kind, const ModelSpec& used, double sampling_rate,
+                                 std::string_view request, std::string_view response);
+/// Requests as a client would write them.
+/// @{
+std::string write_predict_request(const NamedValues& inputs, const ModelSpec& model_spec);
+std::string write_examples_request(const std::vector<std::string>& examples, const ModelSpec& model_spec);
+/// @}
 
 /// GetModelMetadataRequest and GetModelStatusRequest.
 struct ModelRequest {

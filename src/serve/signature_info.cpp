@@ -3,6 +3,7 @@
 #include <array>
 
 #include "io/file.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "io/wire.hpp"
 #include "tapestry/error.hpp"
 #include "tapestry/graph.hpp"

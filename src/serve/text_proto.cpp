@@ -162,6 +162,16 @@ std::int64_t TextProto::Field::as_number() const {
   return number;
 }
 
+double TextProto::Field::as_fraction() const {
+  std::string text = as_text();
+  double number = 0;
+  if (text.ends_with('f') || text.ends_with('F')) text.pop_back();  // as C writes floats, so protobuf may
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0 && number <= 1))
+    throw InvalidArgumentError(place + ": " + name + " takes a number from 0 to 1, not " + value);
+  return number;
+}
+
 bool TextProto::Field::as_bool() const {
   const std::string& text = as_text();
   if (text != "true" && text != "false")

@@ -36,6 +36,7 @@ struct TextProto::Field {
   const TextProto& as_message() const;
   const std::string& as_text() const;
   std::int64_t as_number() const;
+  double as_fraction() const;  ///< from 0 to 1
   bool as_bool() const;
   /// @}
   /// Throws InvalidArgumentError: the message has no such field.

@@ -322,6 +322,36 @@ def warm_up_differences(address, requests):
         yield f"after {requests} requests of the file: {status} {answer}"
 
 
+def log_differences(folder, models):
+    """What TensorFlow reads in the logs of the requests: their answers are those of its own models."""
+    kinds = set()
+    for path in sorted((folder / "logs").iterdir()):
+        count = 0
+        for record in tf.data.TFRecordDataset(str(path)):
+            count += 1
+            log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+            metadata, kind = log.log_metadata, log.WhichOneof("log_type")
+            kinds.add(kind)
+            if metadata.sampling_config.sampling_rate != 1 or metadata.model_spec.name not in models:
+                yield f"{path.name}: {metadata}"
+            if kind != "predict_log":
+                if not getattr(log, kind).response.ByteSize() or not getattr(log, kind).request.ByteSize():
+                    yield f"{path.name}: an empty {kind}"
+                continue
+            request, response = log.predict_log.request, log.predict_log.response
+            function = models[metadata.model_spec.name].signatures[metadata.model_spec.signature_name]
+            expected = function(**{name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()})
+            for name, value in response.outputs.items():
+                ours, theirs = tf.make_ndarray(value), expected[name].numpy()
+                same = ours.tolist() == theirs.tolist() if theirs.dtype == object else near(ours, theirs)
+                if not same:
+                    yield f"{path.name}: {metadata.model_spec} {name}"
+        if not 0 < count <= 1000:
+            yield f"{path.name} has {count} records"
+    if not kinds >= {"predict_log", "classify_log", "regress_log", "multi_inference_log"}:
+        yield f"only {kinds} were logged"
+
+
 def main(program, folder):
     folder = pathlib.Path(folder).resolve()
     shutil.rmtree(folder, ignore_errors=True)
@@ -329,17 +359,22 @@ def main(program, folder):
         model.save(str(folder / name / "1"))
     requests = 3
     Counter().save(str(folder / "counter" / "1"), requests)
+    (folder / "logs").mkdir()
+    logging = f'''logging_config {{ log_collector_config {{ filename_prefix: "{folder / 'logs' / 'all'}" }}
+                                   sampling_config {{ sampling_rate: 1 }} }}'''
     config = folder / "models.config"
     config.write_text("model_config_list {" + "".join(
-        f'config {{ name: "{name}" base_path: "{folder / name}" }}\n' for name in [*MODELS, "counter"]) + "}")
+        f'config {{ name: "{name}" base_path: "{folder / name}" {logging if name in MODELS else ""} }}\n'
+        for name in [*MODELS, "counter"]) + "}")
     server = subprocess.Popen([program, f"--model_config_file={config}", "--rest_api_port=0", "--port=0"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
     address = "http://" + server.stdout.readline().split()[-1] + "/"
     channel = grpc.insecure_channel(server.stdout.readline().split()[2])
     passed = failed = 0
+    models = {}
     try:
         for name in MODELS:
-            model = tf.saved_model.load(str(folder / name / "1"))
+            model = models[name] = tf.saved_model.load(str(folder / name / "1"))
             found = list(metadata_differences(address, name, model))
             found += grpc_metadata_differences(channel, name, folder / name / "1")
             for signature, function in model.signatures.items():
@@ -356,6 +391,9 @@ def main(program, folder):
     finally:
         server.terminate()
         server.wait()
+    found = list(log_differences(folder, models))
+    passed, failed = passed + (not found), failed + bool(found)
+    print(f"  {'logs':10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
     print(f"{passed} passed, {failed} failed")
     return failed != 0
 

@@ -61,6 +61,26 @@ TEST_CASE("a new version replaces an older one, which lives as long as it is in 
   CHECK(lines.back() == "No longer serving version 9 of m");
 }
 
+TEST_CASE("of the versions that have ended, the newest hundred are known") {
+  const TemporaryFolder folder;
+  ModelStore store;
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  write_line(folder / "source", 1, 1);
+  constexpr int most = 120;
+  std::filesystem::create_directory(folder / "m");
+  for (int i = 1; i <= most; ++i) {
+    std::filesystem::rename(i == 1 ? folder / "source" : folder / "m" / std::to_string(i - 1),
+                            folder / "m" / std::to_string(i));
+    store.look();
+    CHECK(store.find("m")->version() == i);
+  }
+  const std::vector<VersionStatus> known = store.known("m");
+  REQUIRE(known.size() == 101);
+  CHECK(known.front().state == VersionState::available);
+  CHECK(known.back().version == most - 100);
+  CHECK_THROWS_AS(store.status("m", {.version = 1, .label = {}}), NotFoundError);
+}
+
 TEST_CASE("what is served stays while its folder cannot be seen") {
   const TemporaryFolder folder;
   std::vector<std::string> lines;
