@@ -2,6 +2,7 @@
 // REMOTE_CLUSTER it is the worker 0 of a cluster with one task "ps". By default the program starts a server of its own.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +10,11 @@
 #include <optional>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "../environment.hpp"
 #include "../temporary_folder.hpp"
@@ -89,7 +94,71 @@ void check_close(const std::vector<double>& a, const std::vector<double>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-4));
 }
 
+/// The port of a server, which answers no connection before some time has passed.
+class SlowPort {
+ public:
+  SlowPort(int port, std::chrono::milliseconds delay) : listening_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listening_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listening_, 1) == 0);
+    ::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, port, delay] {
+      const int client = ::accept(listening_, nullptr, nullptr), server = ::socket(AF_INET, SOCK_STREAM, 0);
+      std::this_thread::sleep_for(delay);
+      const sockaddr_in to = loopback(port);
+      if (::connect(server, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) exchange(client, server);
+      ::close(client);
+      ::close(server);
+    });
+  }
+  SlowPort(const SlowPort&) = delete;
+  SlowPort& operator=(const SlowPort&) = delete;
+  ~SlowPort() {
+    ::shutdown(listening_, SHUT_RDWR);
+    thread_.join();
+    ::close(listening_);
+  }
+  int port() const { return port_; }
+
+ private:
+  static sockaddr_in loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  /// Hands on what either side sends, until one has ended.
+  static void exchange(int a, int b) {
+    std::array<pollfd, 2> sides{pollfd{a, POLLIN, 0}, pollfd{b, POLLIN, 0}};
+    std::array<char, 4096> bytes{};
+    while (::poll(sides.data(), sides.size(), -1) > 0)
+      for (std::size_t i = 0; i < 2; ++i) {
+        if (sides[i].revents == 0) continue;
+        const ssize_t size = ::read(sides[i].fd, bytes.data(), bytes.size());
+        if (size <= 0 || ::write(sides[1 - i].fd, bytes.data(), static_cast<std::size_t>(size)) != size) return;
+      }
+  }
+
+  int listening_, port_ = 0;
+  std::thread thread_;
+};
+
 }  // namespace
+
+TEST_CASE("a server that takes a while to answer a connection is waited for") {
+  const Server server = Server::create_local_server();
+  const std::string target = server.target();
+  const SlowPort slow(std::stoi(target.substr(target.rfind(':') + 1)), std::chrono::milliseconds(400));
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {}, "x"), one = x + 1.0;
+  Session session("grpc://127.0.0.1:" + std::to_string(slow.port()), graph, {.operation_timeout_in_ms = 60'000});
+  CHECK(session.run(one, {{x, 0.0}}).item<float>() == 1.0F);
+  session.close();
+}
 
 TEST_CASE("training on a server is training here, but for rounding") {
   std::vector<Tensor> batches;

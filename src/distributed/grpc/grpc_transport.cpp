@@ -142,7 +142,9 @@ class GrpcChannel final : public Channel {
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     // A server that was started again is found soon.
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    // This is how long gRPC waits for a connection: one that is far away, or busy, takes a while.
+    constexpr int least_wait = 1'000;
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, std::max(least_wait, keepalive_ms() / 2));
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     // No step is made twice, and no proxy reads along.
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
