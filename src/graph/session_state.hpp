@@ -197,6 +197,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   static std::vector<std::int64_t> key_of(const detail::Request& request) {
     std::vector<std::int64_t> key;
+    key.reserve(request.fetches.size() + request.operations.size() + request.feeds.size() + 2);
     for (const Tensor& fetch : request.fetches) key.push_back(fetch.id());
     key.push_back(-1);
     for (const detail::Node* node : request.operations) key.push_back(static_cast<std::int64_t>(node->index));
