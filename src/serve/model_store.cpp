@@ -64,6 +64,32 @@ ModelStore::~ModelStore() {
 }
 
 void ModelStore::configure(std::vector<ModelConfig> models) {
+  std::map<std::string, LoggingConfig> logging;
+  for (const ModelConfig& each : models)
+    if (each.logging) logging.emplace(each.name, *each.logging);
+  set_models(std::move(models));
+  const std::lock_guard lock(mutex_);
+  logging_ = std::move(logging);
+}
+
+void ModelStore::configure_by_client(std::vector<ModelConfig> models) {
+  std::map<std::string, LoggingConfig> logging;
+  {
+    const std::lock_guard lock(mutex_);
+    logging = logging_;
+  }
+  for (ModelConfig& each : models) {
+    const auto own = logging.find(each.name);
+    if (each.logging && (own == logging.end() || own->second != *each.logging))
+      throw InvalidArgumentError("The requests of " + each.name +
+                                 " cannot be logged as a client says, who would write files on the server: "
+                                 "logging_config belongs into the server's --model_config_file");
+    if (own != logging.end()) each.logging = own->second;
+  }
+  set_models(std::move(models));
+}
+
+void ModelStore::set_models(std::vector<ModelConfig> models) {
   std::set<std::string> names;
   for (const ModelConfig& each : models) {
     if (each.name.empty()) throw InvalidArgumentError("A model has no name");
@@ -80,18 +106,6 @@ void ModelStore::configure(std::vector<ModelConfig> models) {
   const std::lock_guard lock(mutex_);
   wanted_ = std::move(models);
   request_logs_.swap(logs);  // those that are no longer wanted end when the lock is released
-}
-
-void ModelStore::configure_by_client(std::vector<ModelConfig> models) {
-  for (ModelConfig& each : models) {
-    const std::shared_ptr<RequestLog> log = request_log(each.name);
-    if (each.logging && !(log && log->config() == *each.logging))
-      throw InvalidArgumentError("The requests of " + each.name +
-                                 " cannot be logged as a client says, who would write files on the server: "
-                                 "logging_config belongs into the server's --model_config_file");
-    if (log) each.logging = log->config();
-  }
-  configure(std::move(models));
 }
 
 void ModelStore::look() {

@@ -89,8 +89,8 @@ class ModelStore {
   /// From the next look on these models are served, and no others. Throws InvalidArgumentError for two of one name, and
   /// NotFoundError where requests cannot be logged.
   void configure(std::vector<ModelConfig> models);
-  /// The same for a client, who cannot have the server write files: logs stay as they are. Throws InvalidArgumentError
-  /// for a log that there is not.
+  /// The same for a client, who cannot have the server write files: a model has the log that the last `configure` gave
+  /// it. Throws InvalidArgumentError for another one.
   void configure_by_client(std::vector<ModelConfig> models);
   /// Looks at the folders once. Other threads are served meanwhile.
   void look();
@@ -143,6 +143,7 @@ class ModelStore {
 
   static Stamp stamp_of(const std::filesystem::path& folder);
   std::int64_t version_of(const Model& model, const std::string& label) const;
+  void set_models(std::vector<ModelConfig> models);
   void look_at(const ModelConfig& config);
   bool is_due(const Version& version, const std::filesystem::path& folder) const;
   void load(const ModelConfig& config, std::int64_t number, const std::filesystem::path& folder);
@@ -159,6 +160,7 @@ class ModelStore {
   mutable std::shared_mutex mutex_;  ///< of what follows
   std::vector<ModelConfig> wanted_;
   std::map<std::string, std::shared_ptr<RequestLog>> request_logs_;  ///< by model
+  std::map<std::string, LoggingConfig> logging_;                     ///< of the server's own configuration
   std::map<std::string, Model> models_;
 
   std::mutex waiting_;

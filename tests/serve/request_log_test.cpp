@@ -174,7 +174,7 @@ TEST_CASE("a log that cannot be written is told once, and ends no request") {
 
 TEST_CASE("clients keep the logs of the server's configuration, and make none") {
   Server server;
-  const auto reload = [&](const std::string& prefix, double rate) {
+  const auto reload = [&](const std::string& prefix, double rate, const std::string& name = "m") {
     return message([&](auto& request) {
       request.add_message(
           1, message([&](auto& config) {
@@ -182,7 +182,7 @@ TEST_CASE("clients keep the logs of the server's configuration, and make none") 
                 1, message([&](auto& list) {
                   list.add_message(
                       1, message([&](auto& model) {
-                        model.add_string(1, "m");
+                        model.add_string(1, name);
                         model.add_string(2, (server.folder / "m").string());
                         if (prefix.empty()) return;
                         model.add_message(
@@ -199,6 +199,7 @@ TEST_CASE("clients keep the logs of the server's configuration, and make none") 
   for (const auto& [prefix, rate] : {std::pair{std::string("/tmp/x"), 1.0}, {server.logging.filename_prefix, 0.5}})
     CHECK_THROWS_AS(server.ask(method, reload(prefix, rate)), InvalidArgumentError);
   for (const std::string& prefix : {std::string(), server.logging.filename_prefix}) {
+    server.ask(method, reload(prefix, 1, prefix.empty() ? "other" : "m"));  // and back
     server.ask(method, reload(prefix, 1));
     server.ask("PredictionService/Predict", predict_request(model_spec("m"), {{"x", floats({1, 2}, {5, 6})}}));
   }
