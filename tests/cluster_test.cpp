@@ -51,6 +51,10 @@ TEST_CASE("a cluster knows its jobs and addresses") {
   TAPESTRY_REFUSED(InvalidArgumentError, "no tasks", ClusterSpec({{"ps", {}}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "name of a job", ClusterSpec({{"p s", {"a:1"}}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "two jobs 'ps'", ClusterSpec({{"ps", {"a:1"}}, {"ps", {"a:2"}}}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "The tasks /job:ps/task:0 and /job:ps/task:1 have the same address, a:1",
+                   ClusterSpec({{"ps", {"a:1", "a:1"}}}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "The tasks /job:ps/task:0 and /job:worker/task:1 have the same address, a:1",
+                   ClusterSpec({{"worker", {"b:1", "a:1"}}, {"ps", {"a:1", "a:2"}}}));
   TAPESTRY_REFUSED(InvalidArgumentError, "The job 'ps' has a task -3",
                    ClusterSpec(std::map<std::string, std::map<int, std::string>>{{"ps", {{-3, "a:1"}}}}, "ps", -3));
   for (const char* address : {"a", "a:", ":1", "a:b", "a:70000", "a:-1", "http://a:1", "a:1 "})

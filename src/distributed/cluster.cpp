@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/dtype.hpp"
@@ -57,6 +59,16 @@ void ClusterSpec::add(const std::string& job, const Addresses& tasks) {
   }
   if (!jobs_.emplace(job, tasks).second)
     throw InvalidArgumentError(detail::join("The cluster has two jobs '", job, "'"));
+  // What is sent to one of two tasks at one address would reach the other.
+  std::map<std::string_view, std::string> known;
+  for (const auto& [name, addresses] : jobs_)
+    for (const auto& [task, address] : addresses) {
+      const std::string text = detail::join("/job:", name, "/task:", task);
+      const auto [other, is_new] = known.try_emplace(address, text);
+      if (!is_new && !address.ends_with(":0"))
+        throw InvalidArgumentError(
+            detail::join("The tasks ", other->second, " and ", text, " have the same address, ", address));
+    }
 }
 
 ClusterSpec::ClusterSpec(const std::map<std::string, std::map<int, std::string>>& jobs, const std::string& job,
