@@ -13,7 +13,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include "distributed/grpc/grpc_support.hpp"
-#include "distributed/grpc/relief.hpp"
+#include "distributed/rpc/relief.hpp"
 #include "distributed/rpc/workers.hpp"
 
 namespace tapestry::detail {
@@ -32,13 +32,14 @@ class UsualTime {
   using Clock = std::chrono::steady_clock;
 
   void add(Clock::duration time) {
-    constexpr double most = 1000, weight = .125;  // one that was held up does not count for many
+    constexpr double most = 200, weight = .125;  // one that was held up does not count for many
     const double microseconds = std::chrono::duration<double, std::micro>(time).count();
     usual_ = usual_ + weight * (std::min(microseconds, most) - usual_);
   }
-  /// Whether a call is probably over before another thread would be ready to wait for the next one.
+  /// Whether a call is probably over before another thread would be ready for the next one: waking that takes as much
+  /// of the processors' time.
   bool is_short() const {
-    constexpr double most = 100;
+    constexpr double most = 50;
     return usual_ < most;
   }
 
