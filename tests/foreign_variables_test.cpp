@@ -35,6 +35,45 @@ TEST_CASE("a Variable counts up to a limit, in both styles, and is written again
                        doctest::Contains("its Variable is float32[], not a whole number"), InvalidArgumentError);
 }
 
+TEST_CASE("a generator draws TensorFlow's numbers from its state, goes on behind them, and is written again") {
+  const auto number = [](const std::string& name, const std::string& type, const std::string& value) {
+    return constant_node(name, type, "tensor_shape { } " + value);
+  };
+  const std::string algorithm = number("algorithm", "DT_INT64", "int64_val: 1");
+  const auto counted = [&](const std::string& op, const std::string& type, const std::string& count) {
+    return number("count", type, count) + node("next", op, {"state", "algorithm", "count"});
+  };
+  const std::string state =
+      variable_nodes("state", "DT_INT64", "dim { size: 3 }", "int64_val: -1 int64_val: 5 int64_val: 77", true) +
+      node("now", "ReadVariableOp", {"state"}, attr("dtype", "type: DT_INT64")) + algorithm;
+  Graph graph = read(state + ints_node("shape", {3}) +
+                     node("next", "StatefulUniformFullInt", {"state", "algorithm", "shape"},
+                          attr("dtype", "type: DT_INT32") + attr("shape_dtype", "type: DT_INT32")));
+  for (int pass = 0; pass < 2; ++pass) {
+    const std::string written = graph.as_graph_def();
+    const Session session(graph);
+    session.run("state/Assign");
+    CHECK(session.run("next:0").to_vector<int>() == std::vector{-1598029263, 61177984, 1030663794});
+    CHECK(session.run("now:0").to_vector<std::int64_t>() == std::vector<std::int64_t>{767, 6, 77});
+    CHECK(session.run("next:0").to_vector<int>() == std::vector{-569172267, 564546277, 595747349});
+    graph = Graph::from_graph_def(written);
+  }
+  // The counter of 128 bits carries from its first half to the second one, as if it had no sign.
+  const Session reads(read(state + counted("RngReadAndSkip", "DT_UINT64", "uint64_val: 3")));
+  reads.run("state/Assign");
+  CHECK(reads.run("next:0").to_vector<std::int64_t>() == std::vector<std::int64_t>{-1, 5, 77});
+  CHECK(reads.run("now:0").to_vector<std::int64_t>() == std::vector<std::int64_t>{767, 6, 77});
+  CHECK(reads.run("next:0").to_vector<std::int64_t>() == std::vector<std::int64_t>{767, 6, 77});
+  const Session skips(read(state + counted("RngSkip", "DT_INT64", "int64_val: 17")));
+  skips.run("state/Assign");
+  skips.run("next");
+  CHECK(skips.run("now:0").to_vector<std::int64_t>() == std::vector<std::int64_t>{4351, 6, 77});
+  // Other algorithms need hardware that TensorFlow has not on CPUs.
+  const Session other(read(state + number("threefry", "DT_INT64", "int64_val: 2") +
+                           node("next", "RngSkip", {"state", "threefry", "algorithm"})));
+  CHECK_THROWS_WITH_AS(other.run("next"), doctest::Contains("RngSkip"), UnimplementedError);
+}
+
 TEST_CASE("a Variable that is made of another one's initialized value: the branch reads it, not the graph around") {
   const std::string dtype = attr("dtype", "type: DT_FLOAT");
   const auto function = [](const std::string& name, const std::string& nodes, const std::string& result) {

@@ -2,6 +2,7 @@
 of equations; see foreign_ops.py."""
 
 import numpy as np
+import tensorflow as tf
 
 from foreign_cases import Case, Fed, points
 
@@ -95,4 +96,29 @@ def chosen():
     yield Case("AllCandidateSampler", Fed([[1, 2], [0, 3]], np.int64), num_true=2, num_sampled=4, unique=True)
 
 
-FAMILIES = (heard, labelled, rows, placed, solved, chosen)
+def drawn():
+    """Random numbers of a seed, and of a key and a counter that is about to carry."""
+    seed, key = np.int32([3, 7]), (np.uint64([1 << 40 | 5]), np.uint64([(1 << 64) - 2, (1 << 32) - 1]), np.int32(1))
+    shapes = Fed([0.2, 1.0, 7.5], np.float64)
+    for shape in ([3], [40, 3], [2, 5, 3], [0, 3]):
+        yield Case("StatelessRandomGammaV2", shape, seed, shapes, smooth=False)
+        yield Case("StatelessRandomGammaV3", shape, *key, Fed(shapes.value), smooth=False)
+        yield Case("StatelessRandomPoisson", shape, seed, Fed([0.2, 3.0, 55.0]), dtype=np.float32, smooth=False)
+    yield Case("StatelessRandomPoisson", [60], np.int64([-9, 1 << 40]), Fed(9.5, np.float64), dtype=np.int64, smooth=False)
+    counts, chances = Fed([[0.0], [3.0], [100.0]]), Fed([0.0, 0.05, 0.4, 0.75, 1.0])
+    for dtype in (np.int32, np.float32):
+        yield Case("StatelessRandomBinomial", [30, 3, 5], seed, counts, chances, dtype=dtype, smooth=False)
+    for dtype in (np.int32, np.int64):
+        logits = Fed([[0.0, 1.0, -2.0], [np.log(0.5), -np.inf, np.log(0.5)]])
+        yield Case("StatelessMultinomial", logits, np.int32(21), seed, output_dtype=dtype, smooth=False)
+    for value in (Fed(np.arange(9), np.int32), points(318, 6, 2), Fed([3.0]), Fed(2.0)):
+        yield Case("StatelessShuffle", value, *key)
+    for dtype in (np.float16, tf.bfloat16.as_numpy_dtype):
+        for op in ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"):
+            yield Case(op, [9], *key, dtype=dtype)
+    for dtype in (np.int32, np.int64):
+        yield Case("StatelessRandomUniformFullIntV2", [9], *key, dtype=dtype)
+    yield Case("StatelessRandomUniformV2", [9], *key)
+
+
+FAMILIES = (drawn, heard, labelled, rows, placed, solved, chosen)

@@ -15,6 +15,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 sys.dont_write_bytecode = True  # beside the sources
 
+import foreign_draws
 import foreign_flow
 import foreign_functions
 import foreign_graphs
@@ -289,7 +290,7 @@ def main(folder):
                         ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("quantized", foreign_quantized.write),
                         ("tensors", foreign_tensors.write),
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
-                        ("sound", foreign_sound.write),
+                        ("sound", foreign_sound.write), ("draws", foreign_draws.write),
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("habits", lambda each: foreign_idioms.write(each, foreign_habits.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "interop/steps.hpp"
 #include "onnx_conformance/case.hpp"
@@ -17,15 +18,15 @@ namespace fs = std::filesystem;
 enum class Reached { refused, loads, runs, equal };
 constexpr const char* words[] = {"refused", "loads", "runs", "equal"};
 
-/// Whether the squares of the results have the gradients that the steps tell, each of which has the value of its
-/// Variable before it.
-bool are_gradients_equal(const Model& model, const Feeds& feeds, const std::vector<Step>& steps, std::string& problem) {
+/// Whether the squares of the results, which the tape has recorded, have the gradients that the steps tell, each of
+/// which has the value of its Variable before it.
+bool are_gradients_equal(const Model& model, GradientTape& tape, const Tensors& results, const std::vector<Step>& steps,
+                         std::string& problem) {
   std::vector<Variable> parameters;
   for (const Variable& each : model.parameters())
     if (is_floating(each.dtype())) parameters.push_back(each);
-  GradientTape tape;
   Tensor total = zeros({}, float64);
-  for (const Tensor& each : model(feeds))
+  for (const Tensor& each : results)
     if (is_floating(each.dtype())) total = total + reduce_sum(square(each.cast(float64)));
   const std::vector<Tensor> gradients = tape.gradient(total, parameters);
   bool equal = true;
@@ -50,7 +51,10 @@ Reached do_steps(const Model& model, const std::vector<Step>& steps, std::string
     Feeds feeds;
     for (auto each = step + 1; each != end; ++each)
       if (each->kind == "feed") feeds.add(each->target, each->value);
-    const std::vector<Tensor> results = called(feeds);
+    const std::vector<Step> own(step, end);
+    std::optional<GradientTape> tape;
+    if (std::any_of(own.begin(), own.end(), [](const Step& each) { return each.kind == "gradient"; })) tape.emplace();
+    const Tensors results = called(feeds);
     const std::vector<TensorSpec> outputs = called.outputs();
     for (auto each = step + 1; each != end; ++each)
       for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -59,9 +63,7 @@ Reached do_steps(const Model& model, const std::vector<Step>& steps, std::string
           if (!same && equal) problem = difference(each->target, results[i], each->value);
           equal = same && equal;
         }
-    const std::vector<Step> own(step, end);
-    if (std::any_of(own.begin(), own.end(), [](const Step& each) { return each.kind == "gradient"; }))
-      equal = are_gradients_equal(called, feeds, own, problem) && equal;
+    if (tape) equal = are_gradients_equal(called, *tape, results, own, problem) && equal;
     step = end;
   }
   return equal ? Reached::equal : Reached::runs;

@@ -24,6 +24,8 @@ ForeignOps foreign_control();
 ForeignOps foreign_ctc();
 /// What labels are the likeliest, and how far labels are from others.
 ForeignOps foreign_decoders();
+/// Random numbers of distributions with parameters.
+ForeignOps foreign_distributions();
 ForeignOps foreign_fused();
 /// Windows and boxes in images.
 ForeignOps foreign_glimpses();

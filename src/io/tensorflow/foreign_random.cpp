@@ -1,40 +1,10 @@
 // Random numbers that are functions of a seed: constants in the graph, bit for bit TensorFlow's.
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
-
-#include "backend/philox.hpp"
-#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/random_generator.hpp"
 #include "tapestry/random.hpp"
 
 namespace tapestry::io {
-namespace {
 
-using philox::Block, philox::Word;
-
-/// TensorFlow's Philox: a key and a counter of 128 bits, which counts blocks.
-struct Generator {
-  Word key[2];
-  Block counter;
-
-  Block next() {
-    const Block made = philox::scramble(counter, key[0], key[1]);
-    skip(1);
-    return made;
-  }
-  void skip(std::uint64_t blocks) {
-    std::uint64_t low = counter.words[0] | std::uint64_t{counter.words[1]} << 32;
-    low += blocks;
-    const bool carries = low < blocks;
-    counter.words[0] = static_cast<Word>(low);
-    counter.words[1] = static_cast<Word>(low >> 32);
-    if (carries && ++counter.words[2] == 0) ++counter.words[3];
-  }
-};
-
-/// The generator of a seed of two numbers, which are mixed.
 Generator generator_of(const std::vector<std::int64_t>& seed) {
   const auto low = [](std::int64_t number) { return static_cast<Word>(static_cast<std::uint64_t>(number)); };
   const auto high = [](std::int64_t number) { return static_cast<Word>(static_cast<std::uint64_t>(number) >> 32); };
@@ -42,6 +12,25 @@ Generator generator_of(const std::vector<std::int64_t>& seed) {
       philox::scramble({{low(seed[0]), high(seed[0]), low(seed[1]), high(seed[1])}}, 0x3ec8f720, 0x02461e29);
   return {{mixed.words[0], mixed.words[1]}, {{0, 0, mixed.words[2], mixed.words[3]}}};
 }
+
+Generator generator_of(const ForeignNode& n, std::size_t first, bool is_seed) {
+  const std::vector<std::int64_t> key = n.numbers(first);
+  if (is_seed) {
+    if (key.size() != 2) n.node.refuse("its seed is not two numbers");
+    return generator_of(key);
+  }
+  const std::vector<std::int64_t> counter = n.numbers(first + 1);
+  const std::int64_t algorithm = n.number(first + 2);
+  if (algorithm != philox_algorithm && algorithm != automatic_algorithm) lack(n, "algorithm, which is not Philox");
+  if (key.size() != 1 || counter.size() != 2) n.node.refuse("its key and counter are not three numbers");
+  const auto word = [](std::int64_t number, int shift) {
+    return static_cast<Word>(static_cast<std::uint64_t>(number) >> shift);
+  };
+  return {{word(key[0], 0), word(key[0], 32)},
+          {{word(counter[0], 0), word(counter[0], 32), word(counter[1], 0), word(counter[1], 32)}}};
+}
+
+namespace {
 
 /// Two words as a whole number; TensorFlow's uint64 is an int64 of the same bits here.
 std::int64_t joined(Word low, Word high) { return static_cast<std::int64_t>(low | std::uint64_t{high} << 32); }
@@ -57,48 +46,13 @@ Tensors read_key_and_counter(const ForeignNode& n) {
   return constant_nodes(n, {values[0], values[1], detail::make_scalar(1, int32)});
 }
 
-constexpr std::int32_t philox_algorithm = 1, automatic_algorithm = 3;
-
 Tensors read_algorithm(const ForeignNode& n) {
   return {constant_node(detail::make_scalar(philox_algorithm, int32), n.name(), n.where)};
 }
 
-/// The generator that the inputs after the shape tell: a seed, or a key, a counter and the number of an algorithm.
-Generator generator_of(const ForeignNode& n) {
-  const std::vector<std::int64_t> key = n.numbers(1);
-  if (!n.node.def().op.ends_with("V2")) {
-    if (key.size() != 2) n.node.refuse("its seed is not two numbers");
-    return generator_of(key);
-  }
-  const std::vector<std::int64_t> counter = n.numbers(2);
-  const std::int64_t algorithm = n.number(3);
-  if (algorithm != philox_algorithm && algorithm != automatic_algorithm) lack(n, "algorithm, which is not Philox");
-  if (key.size() != 1 || counter.size() != 2) n.node.refuse("its key and counter are not three numbers");
-  const auto word = [](std::int64_t number, int shift) {
-    return static_cast<Word>(static_cast<std::uint64_t>(number) >> shift);
-  };
-  return {{word(key[0], 0), word(key[0], 32)},
-          {{word(counter[0], 0), word(counter[0], 32), word(counter[1], 0), word(counter[1], 32)}}};
-}
-
 // ---- Distributions --------------------------------------------------------------------------------------------------
 
-float unit_float(Word word) { return std::bit_cast<float>(Word{127} << 23 | (word & 0x7fffff)) - 1.0F; }
-double unit_double(Word first, Word second) {
-  return std::bit_cast<double>(std::uint64_t{1023} << 52 | std::uint64_t{first & 0xfffff} << 32 | second) - 1.0;
-}
-
-template <class T>
-constexpr T two_pi = static_cast<T>(2 * 3.14159265358979323846);
-
-/// Two normally distributed numbers from two uniform ones, by Box and Muller.
-template <class T>
-std::array<T, 2> normal_pair(T a, T b) {
-  const T angle = two_pi<T> * b, length = std::sqrt(T(-2) * std::log(std::max(a, static_cast<T>(1.0e-7))));
-  return {std::sin(angle) * length, std::cos(angle) * length};
-}
-
-/// What one block of words gives: four numbers of 32 bits, or two of 64 bits.
+/// All numbers, from one block of words after the other.
 template <class T, class F>
 void from_blocks(Generator generator, std::vector<T>& numbers, F f) {
   constexpr std::size_t count = 16 / sizeof(T);
@@ -106,27 +60,6 @@ void from_blocks(Generator generator, std::vector<T>& numbers, F f) {
     const std::array<T, count> group = f(generator.next());
     std::copy_n(group.begin(), std::min(count, numbers.size() - at), numbers.begin() + static_cast<std::ptrdiff_t>(at));
   }
-}
-
-template <class T>
-std::array<T, 16 / sizeof(T)> uniform_group(const Block& block) {
-  const Word* w = block.words;
-  if constexpr (sizeof(T) == 4) {
-    return {unit_float(w[0]), unit_float(w[1]), unit_float(w[2]), unit_float(w[3])};
-  } else {
-    return {unit_double(w[0], w[1]), unit_double(w[2], w[3])};
-  }
-}
-
-template <class T>
-std::array<T, 16 / sizeof(T)> normal_group(const Block& block) {
-  const auto unit = uniform_group<T>(block);
-  std::array<T, 16 / sizeof(T)> group;
-  for (std::size_t i = 0; i < group.size(); i += 2) {
-    const std::array<T, 2> pair = normal_pair(unit[i], unit[i + 1]);
-    std::copy(pair.begin(), pair.end(), group.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  return group;
 }
 
 /// Numbers at least two deviations away are drawn again. Each group has a stretch of the stream of its own.
@@ -163,6 +96,9 @@ void draw_truncated(const Generator& start, std::vector<T>& numbers) {
   }
 }
 
+/// The generator that the inputs after the shape tell.
+Generator generator_of(const ForeignNode& n) { return generator_of(n, 1, !n.node.def().op.ends_with("V2")); }
+
 template <class T>
 Tensor drawn_reals(const ForeignNode& n, std::int64_t count) {
   const Generator generator = generator_of(n);
@@ -176,6 +112,20 @@ Tensor drawn_reals(const ForeignNode& n, std::int64_t count) {
     from_blocks(generator, numbers, uniform_group<T>);
   }
   return tensor(numbers);
+}
+
+/// Numbers of 16 bits are float32 numbers that are rounded, but that uniform ones have the last bits of the words.
+Tensor drawn_halves(const ForeignNode& n, std::int64_t count, DType dtype) {
+  if (!n.node.def().op.starts_with("StatelessRandomUniform")) return drawn_reals<float>(n, count).cast(dtype);
+  const int bits = dtype == float16 ? 10 : 7;
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  from_blocks(generator_of(n), numbers, [&](const Block& block) {
+    std::array<float, 4> group;
+    for (std::size_t i = 0; i < group.size(); ++i)
+      group[i] = std::ldexp(static_cast<float>(block.words[i] & ((1U << bits) - 1)), -bits);
+    return group;
+  });
+  return tensor(numbers).cast(dtype);
 }
 
 /// Whole numbers: all bits of the words, or what is left when they are divided by a range.
@@ -209,6 +159,8 @@ Tensors read_stateless(const ForeignNode& n) {
   Tensor numbers;
   if (whole ? dtype == int32 : dtype == float32) {
     numbers = whole ? drawn_integers<std::int32_t>(n, shape.size()) : drawn_reals<float>(n, shape.size());
+  } else if (!whole && (dtype == float16 || dtype == bfloat16)) {
+    numbers = drawn_halves(n, shape.size(), dtype);
   } else if (whole ? dtype == int64 : dtype == float64) {
     numbers = whole ? drawn_integers<std::int64_t>(n, shape.size()) : drawn_reals<double>(n, shape.size());
   } else {

@@ -422,7 +422,22 @@ class Exporter {
       if (unread ? name != "_class" : !name.starts_with('_')) fields.emplace(name, value);
     std::vector<std::string> inputs;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) inputs.push_back(writer.in(i).name);
+    if (!unread && takes_key_and_counter(def.op)) give_bits(node, inputs);
     writer.finish(def.op, inputs, std::move(fields));
+  }
+
+  static bool takes_key_and_counter(std::string_view op) {
+    return op == "StatelessShuffle" || op == "StatelessRandomGammaV3" ||
+           (op.starts_with("Stateless") && op.ends_with("V2") && op != "StatelessRandomGammaV2");
+  }
+  /// TensorFlow's keys and counters of random numbers are uint64, and are int64 here, but for what its own op gives.
+  void give_bits(const Node& node, std::vector<std::string>& inputs) {
+    NodeAdder add(file_.nodes, names_, node.name() + "/", node.device);
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+      const KeptNode* source = i < inputs.size() ? kept_node(detail::producer_of(node.input(i))) : nullptr;
+      if (i < inputs.size() && !(source && source->def.op.starts_with("StatelessRandomGetKeyCounter")))
+        inputs[i] = add.op("Bitcast", {inputs[i]}, {{"T", code_of(int64)}, {"type", TypeCode{23}}});
+    }
   }
 
   /// Writes a node of another format that waits for sizes; returns false if TensorFlow has no nodes that do the same.

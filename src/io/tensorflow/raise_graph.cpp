@@ -3,6 +3,7 @@
 
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
+#include "io/tensorflow/generators.hpp"
 #include "io/tensorflow/hashed_numbers.hpp"
 #include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/list_writer.hpp"
@@ -98,6 +99,7 @@ GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists
   require_printable(file);
   drop_unknown_hints(file);
   join_list_ops(file);
+  split_generators(file);
   split_tile_gradients(file);
   search_number_tables(file);
   hash_numbers(file);

@@ -22,14 +22,14 @@ struct Narrow {
   DType wide() const { return bits < 32 || is_signed ? int32 : int64; }
 };
 
-constexpr TypeCode uint64_type{23};
+constexpr TypeCode uint32_type{22}, uint64_type{23};
 
 const Narrow* find_narrow(TypeCode type) {
   // DT_INT16, INT8, UINT16, UINT32, UINT64, QINT8, QUINT8, QINT32, QINT16, QUINT16, and their references
   static constexpr auto types = std::to_array<Narrow>({{{5}, 16, true},
                                                        {{6}, 8, true},
                                                        {{17}, 16, false},
-                                                       {{22}, 32, false},
+                                                       {uint32_type, 32, false},
                                                        {uint64_type, 64, false},
                                                        {{11}, 8, true, true},
                                                        {{12}, 8, false, true},
@@ -105,6 +105,21 @@ bool is_cast_of_floats(const NodeDef& node) {
   return node.op == "Cast" && (is_float("SrcT") || is_float("DstT"));
 }
 
+/// Whether a node only takes whole numbers of 64 bits for such with or without a sign.
+bool keeps_bits(const NodeDef& node) {
+  const auto is_long = [&](std::string_view name) {
+    const auto* type = attr_of<TypeCode>(node, name);
+    return type && (*type == uint64_type || *type == code_of(int64));
+  };
+  return node.op == "Bitcast" && is_long("T") && is_long("type");
+}
+
+/// Whether a node draws words of a type without a sign, all of whose values are as likely.
+bool draws_words(const NodeDef& node) {
+  const auto* type = attr_of<TypeCode>(node, "dtype");
+  return node.op.starts_with("StatelessRandomUniformFullInt") && type && (*type == uint32_type || *type == uint64_type);
+}
+
 bool is_quantized(const NodeDef& node) {
   return std::any_of(node.attrs.begin(), node.attrs.end(), [](const auto& each) {
     const auto* type = std::get_if<TypeCode>(&each.second);
@@ -163,6 +178,7 @@ class Widener {
   static bool can_widen(const NodeDef& node) {
     if (has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node))) return false;
     if (is_quantized(node) && has_word(leaving, node.op)) return false;
+    if (keeps_bits(node) || draws_words(node)) return true;
     if (node.op != "Const")
       return has_word(passing, node.op) || has_word(leaving, node.op) || has_word(quantizing, node.op) ||
              (!is_quantized(node) && (has_word(leaving_updates, node.op) || has_word(passing_updates, node.op)));
@@ -171,6 +187,7 @@ class Widener {
   }
 
   void widen(NodeDef& node) {
+    if (draws_words(node) && *attr_of<TypeCode>(node, "dtype") == uint32_type) return draw_signed(node);
     const Narrow* result = result_type(node);
     const Narrow* changed = changed_type(node);
     if (has_word(quantizing, node.op)) {
@@ -183,6 +200,10 @@ class Widener {
       if (auto* type = std::get_if<TypeCode>(&attr)) *type = widened(*type);
       if (auto* list = std::get_if<ListDef>(&attr))
         std::transform(list->types.begin(), list->types.end(), list->types.begin(), widened);
+    }
+    if (keeps_bits(node)) {
+      node.op = "Identity";
+      node.attrs.erase("type");
     }
     if (node.op == "Const") {
       auto& value = node.attrs.at("value");
@@ -197,6 +218,18 @@ class Widener {
     }
     if (result && result->bits < 64) bring_back(node, *result);
     if (changed && changed->bits < 64) bring_variable_back(node, *changed);
+  }
+
+  /// Words of 32 bits are drawn with a sign, and then taken modulo the size of their range.
+  void draw_signed(NodeDef& node) {
+    NodeDef words = node;
+    words.name = node.name + "/_/words";
+    words.attrs.insert_or_assign("dtype", code_of(int32));
+    node.op = "Cast";
+    node.inputs = {words.name};
+    node.attrs = {{"SrcT", code_of(int32)}, {"DstT", code_of(int64)}};
+    added_.push_back(std::move(words));
+    bring_back(node, *find_narrow(uint32_type));
   }
 
   /// The type of a Variable that a node changes, if its numbers may leave their range.
