@@ -548,13 +548,15 @@ TEST_CASE("lookups in a table of whole numbers that the graph fills with constan
       constant_node("values", "DT_FLOAT", values) +
       node("fill", "LookupTableImportV2", {"table", "keys", "values"}, ends) + float_node("otherwise", "-1") +
       node("x", "Placeholder", {}, attr("dtype", "type: DT_INT64") + attr("shape", "shape { unknown_rank: true }")) +
-      node("found", "LookupTableFindV2", {"table", "x", "otherwise"}, ends));
+      node("found", "LookupTableFindV2", {"table", "x", "otherwise"}, ends) +
+      node("size", "LookupTableSizeV2", {"table", "^found"}));
   for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
     const Session session(each);
     const Tensor x =
         tensor<std::int64_t>({{7, -3, 100, 0, 8}, {-4, 1, 99, 101, std::numeric_limits<std::int64_t>::min()}});
     check_same(session.run("found:0", {{"x:0", x}}), tensor<float>({{1, 2, 3, 4, 5}, {-1, -1, -1, -1, -1}}));
     check_same(session.run("found:0", {{"x:0", std::int64_t{100}}}), tensor(3.F));
+    CHECK(session.run("size:0", {{"x:0", std::int64_t{100}}}).item<std::int64_t>() == 5);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/wire.hpp"
+#include "node_text.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
@@ -154,6 +155,37 @@ TEST_CASE("A SavedModel may be a text") {
   check_values<float>(saved_model::load(path)({{"x", tensor<float>({{1, 10}})}})[0], {2, 30});
   write_bytes(path + "/saved_model.pbtxt", text.substr(0, text.size() / 2));
   CHECK_THROWS_AS(saved_model::load(path), Error);
+}
+
+TEST_CASE("A model's first operation runs when it is read, but for what Tapestry lacks") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "saved_model.pbtxt", dtype = attr("dtype", "type: DT_FLOAT");
+  const std::string graph = variable_nodes("count", "DT_FLOAT", "", "float_val: 5", true) + float_node("seven", "7") +
+                            node("change", "AssignVariableOp", {"count", "seven"}, dtype) +
+                            node("inner", "NoOp", {"^change"}) + node("texts", "FillsTablesOfTexts", {}) +
+                            node("first", "NoOp", {"^texts", "^inner"}) +
+                            node("now", "ReadVariableOp", {"count"}, dtype);
+  const auto model_with = [&](const std::string& operation) {
+    write_bytes(path, "meta_graphs { meta_info_def { tags: 'serve' } graph_def {\n" + graph + "}\n" + operation +
+                          " signature_def { key: 'serving_default' value { outputs { key: 'y' value { name: 'now:0' "
+                          "dtype: DT_FLOAT tensor_shape { } } } } } }\n");
+    return saved_model::load(folder.path().string());
+  };
+  const auto listed = [](const std::string& key) {
+    return "collection_def { key: '" + key + "' value { node_list { value: 'first' } } }";
+  };
+  check_values<float>(model_with("")({})[0], {5});
+  for (const std::string& operation :
+       {listed("saved_model_main_op"), listed("legacy_init_op"),
+        std::string(
+            "signature_def { key: '__saved_model_init_op' value { outputs { key: '__saved_model_init_op' value { "
+            "name: 'first' dtype: DT_INVALID tensor_shape { unknown_rank: true } } } } }")}) {
+    CAPTURE(operation);
+    const Model model = model_with(operation);
+    check_values<float>(model({})[0], {7});
+    saved_model::save((folder / "again"), model);
+    check_values<float>(saved_model::load(folder / "again")({})[0], {7});
+  }
 }
 
 TEST_CASE("A model is written with its Variables, and read again") {

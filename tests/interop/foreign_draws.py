@@ -1,7 +1,6 @@
 """Writes SavedModels that draw from generators which they have: tf.random.Generator, and the layers of Keras that drop
 units and make noise while they are trained. Each call goes on where the last one has stopped; see foreign_programs.py."""
 
-import numpy as np
 import tensorflow as tf
 
 import foreign_keras

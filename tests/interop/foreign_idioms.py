@@ -513,7 +513,8 @@ def other_programs():
 
 FAMILIES = (loss_programs, optimizer_programs, layer_programs, other_programs)
 # TensorFlow itself has no reference to a Variable in functions, and initializes averages in any order.
-RESOURCES_ONLY = ("an update in a branch", "ExponentialMovingAverage", "loss scale", "a condition around a network")
+RESOURCES_ONLY = ("an update in a branch", "ExponentialMovingAverage", "loss scale", "a condition around a network",
+                  "a deterministic policy", "CIFAR's tutorial", "a look ahead", "masks of weights")
 
 
 def write(folder, families=FAMILIES):

@@ -22,11 +22,14 @@ import foreign_graphs
 import foreign_habits
 import foreign_idioms
 import foreign_networks
+import foreign_papers
 import foreign_quantized
 import foreign_sequences
+import foreign_served
 import foreign_sound
 import foreign_tensors
 import foreign_trainers
+import foreign_wild
 import golden_saved_models
 import write_golden
 from foreign_flow import Steps
@@ -290,9 +293,11 @@ def main(folder):
                         ("idioms", foreign_idioms.write), ("functions", foreign_functions.write), ("quantized", foreign_quantized.write),
                         ("tensors", foreign_tensors.write),
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
-                        ("sound", foreign_sound.write), ("draws", foreign_draws.write),
+                        ("sound", foreign_sound.write), ("draws", foreign_draws.write), ("served", foreign_served.write),
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("habits", lambda each: foreign_idioms.write(each, foreign_habits.FAMILIES)),
+                        ("wild", lambda each: foreign_idioms.write(each, foreign_wild.FAMILIES)),
+                        ("papers", lambda each: foreign_idioms.write(each, foreign_papers.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/node_adder.hpp"
@@ -29,6 +30,7 @@ bool is_filling(const NodeDef& node) {
   return (node.op == "LookupTableImportV2" || node.op == "InitializeTableV2") && data_inputs(node) == 3;
 }
 bool is_search(const NodeDef& node) { return node.op == "LookupTableFindV2" && data_inputs(node) == 3; }
+bool asks_for_size(const NodeDef& node) { return node.op == "LookupTableSizeV2" && data_inputs(node) == 1; }
 
 Tensor constant_of(const Nodes& nodes, const std::string& tensor) {
   const NodeDef* node = nodes.source(tensor, "Const", 0);
@@ -78,10 +80,18 @@ void replace(NodeDef& node, const NumberTable& table, NodeAdder add) {
   node.attrs = {{"T", value}};
 }
 
+void replace_size(NodeDef& node, std::int64_t size) {
+  node.op = "Const";
+  node.inputs.erase(node.inputs.begin());
+  node.attrs = {{"dtype", code_of(int64)},
+                {"value", TensorDef{code_of(int64), detail::make_scalar(static_cast<double>(size), int64)}}};
+}
+
 }  // namespace
 
 void search_number_tables(GraphDef& graph) {
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_search)) return;
+  const auto needs_table = [](const NodeDef& each) { return is_search(each) || asks_for_size(each); };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), needs_table)) return;
   std::vector<NodeDef> added;
   FileNames names;
   std::unordered_map<std::string, const NodeDef*> fillings;  // by table; nullptr where there are several
@@ -95,12 +105,16 @@ void search_number_tables(GraphDef& graph) {
     }
     std::vector<std::pair<NodeDef*, NumberTable>> found;
     for (NodeDef& each : graph.nodes) {
-      if (!is_search(each)) continue;
+      if (!needs_table(each)) continue;
       const auto filling = fillings.find(nodes.origin(each.inputs[0]));
       if (filling == fillings.end() || !filling->second) continue;
       if (auto table = table_of(nodes, *filling->second)) found.emplace_back(&each, std::move(*table));
     }
-    for (auto& [node, table] : found) replace(*node, table, NodeAdder(added, names, node->name + "/_/", node->device));
+    for (auto& [node, table] : found)
+      if (asks_for_size(*node))
+        replace_size(*node, table.keys.size());
+      else
+        replace(*node, table, NodeAdder(added, names, node->name + "/_/", node->device));
   }
   std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
 }

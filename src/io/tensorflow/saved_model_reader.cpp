@@ -19,6 +19,7 @@
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/saved_model.hpp"
+#include "tapestry/session.hpp"
 
 namespace tapestry::saved_model {
 namespace {
@@ -140,6 +141,7 @@ class Loader {
       const Graph graph = io::import_graph(read, limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
       give_values(graph, names, bundle, meta);
+      if (const auto extras = extras_of(meta, graph); extras->initializer) initialize(graph, *extras->initializer);
       return Model(Model::Parts{
           .graph = graph, .signatures = std::move(signatures), .called = {}, .extras = extras_of(meta, graph)});
     });
@@ -180,6 +182,25 @@ class Loader {
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i] && &graph.node(i).op() != &no_op_op) return true;
     return false;
+  }
+
+  /// Runs the operation that is due whenever the model is loaded, or those of its parts that Tapestry has: others fill
+  /// tables of texts.
+  static void initialize(const Graph& graph, detail::Node& operation) {
+    const Session session(graph);
+    std::vector<detail::Node*> pending{&operation};
+    std::set<const detail::Node*> seen;
+    while (!pending.empty()) {
+      detail::Node& next = *pending.back();
+      pending.pop_back();
+      if (!seen.insert(&next).second) continue;
+      try {
+        session.run(next.name());
+      } catch (const UnimplementedError&) {
+        if (&next.op() == &no_op_op)
+          pending.insert(pending.end(), next.control_inputs.rbegin(), next.control_inputs.rend());
+      }
+    }
   }
 
   /// What is written again with the model.
