@@ -93,6 +93,8 @@ def chosen():
                strides=[1, 2, 1, 1])
     shared = points(314, 5, 5, low=0.0, high=1.0)
     yield Case("NonMaxSuppressionWithOverlaps", shared, points(315, 5), np.int32(4), np.float32(0.6), np.float32(-1.5))
+    for sizes in (([5, 1], [5, 1]), ([5, 1], [1, 5, 1]), ([1], [1]), ([2, 1, 3], [2, 1, 1]), ([1, 1], [1]), ([4], [])):
+        yield Case("BroadcastGradientArgs", *(np.array(each, np.int32) for each in sizes))
     yield Case("AllCandidateSampler", Fed([[1, 2], [0, 3]], np.int64), num_true=2, num_sampled=4, unique=True)
 
 

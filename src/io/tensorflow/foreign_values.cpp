@@ -52,14 +52,15 @@ Tensors read_broadcast_args(const ForeignNode& n) {
   return {constant_node(vector_of(both.to_vector(), n.node.constant(0).dtype()), n.name(), n.where)};
 }
 
-/// The axes over which the gradients of broadcast operands are summed.
+/// The axes over which the gradients of broadcast operands are summed: those of size 1, too, unless the shapes are
+/// alike.
 Tensors read_broadcast_gradient_args(const ForeignNode& n) {
   const Shape shapes[] = {n.shape(0), n.shape(1)};
   const int rank = broadcast_shapes(shapes[0], shapes[1]).rank();
   std::vector<Tensor> axes;
   for (std::size_t i = 0; i < 2; ++i) {
     std::vector<std::int64_t> list;
-    for (int axis = 0; axis < rank; ++axis) {
+    for (int axis = 0; axis < rank && shapes[0] != shapes[1]; ++axis) {
       const int own = axis - rank + shapes[i].rank();
       if (own < 0 || shapes[i].sizes()[own] == 1) list.push_back(axis);
     }
