@@ -505,7 +505,7 @@ TEST_CASE("small integers that meet an op that cannot do with wider ones stay as
                   DataLossError);
 }
 
-TEST_CASE("numbers of uint64 are added and compared for equality, but not ordered: int64 has not all of them") {
+TEST_CASE("numbers of uint64 are added, ordered and divided, also those that int64 has not") {
   const auto big = [](const std::string& name, const std::string& value) {
     return constant_node(name, "DT_UINT64", "tensor_shape { } uint64_val: " + value);
   };
@@ -514,18 +514,21 @@ TEST_CASE("numbers of uint64 are added and compared for equality, but not ordere
     return attr("SrcT", "type: DT_UINT64") + attr("DstT", "type: " + dtype);
   };
   // Each node has constants of its own: one that cannot be read keeps what it takes as it is.
-  const Graph graph =
-      read(big("a", "9223372036854775807") + big("one", "1") + node("sum", "AddV2", {"a", "one"}, t) +
-           big("most", "9223372036854775808") + node("same", "Equal", {"sum", "most"}, t) +
-           node("whole", "Cast", {"sum"}, to("DT_INT64")) + big("b", "9223372036854775808") + big("two", "2") +
-           node("less", "Less", {"b", "two"}, t) + big("c", "9223372036854775808") + big("three", "3") +
-           node("rest", "FloorMod", {"c", "three"}, t) + node("number", "Cast", {"rest"}, to("DT_INT32")) +
-           big("d", "9223372036854775808") + node("real", "Cast", {"d"}, to("DT_FLOAT")));
+  const Graph graph = read(big("a", "9223372036854775807") + big("one", "1") + node("sum", "AddV2", {"a", "one"}, t) +
+                           big("most", "9223372036854775808") + node("same", "Equal", {"sum", "most"}, t) +
+                           node("whole", "Cast", {"sum"}, to("DT_INT64")) + big("b", "9223372036854775808") +
+                           big("two", "2") + node("less", "Less", {"b", "two"}, t) + big("c", "9223372036854775808") +
+                           big("three", "3") + node("rest", "FloorMod", {"c", "three"}, t) +
+                           node("number", "Cast", {"rest"}, to("DT_INT32")) + big("d", "9223372036854775808") +
+                           node("real", "Cast", {"d"}, to("DT_FLOAT")) + big("e", "9223372036854775808") +
+                           node("sign", "Sign", {"e"}, t) + node("signed", "Cast", {"sign"}, to("DT_INT32")));
   const Session session(graph);
   check_same(session.run("same:0"), tensor(true));
   check_same(session.run("whole:0"), tensor(std::numeric_limits<std::int64_t>::min()));
-  for (const std::string name : {"less:0", "number:0", "real:0"})
-    CHECK_THROWS_AS(session.run(name), UnimplementedError);
+  check_same(session.run("less:0"), tensor(false));
+  check_same(session.run("number:0"), tensor(2));
+  check_same(session.run("real:0"), tensor(0x1p63F));
+  CHECK_THROWS_AS(session.run("signed:0"), UnimplementedError);
 }
 
 TEST_CASE("a quotient of small integers is one, too") {

@@ -150,6 +150,22 @@ def small_integers(x):
     yield "bits", tf.cast(bits.right_shift(bits.bitwise_xor(tf.cast(whole, tf.int8), tf.constant(15, tf.int8)), tf.constant(2, tf.int8)), tf.int32)
 
 
+def unsigned(x):
+    """Numbers of uint64 in their order, also those from 2^63 on."""
+    numbers = np.uint64([0, 1, 7, (1 << 63) - 1, 1 << 63, (1 << 63) + 12345, (1 << 64) - 1, 10 ** 19, 5])
+    divisors, counts = np.uint64([1, 1, 3, 2, 3, 1 << 63, (1 << 64) - 2, 7, (1 << 63) + 1]), np.uint64([0, 1, 2, 63, 62, 5, 1, 33, 0])
+    a = tf.bitcast(numbers.view(np.int64) + tf.cast(x[0, 0] * 0, tf.int64), tf.uint64)
+    b, square = tf.reverse(a, [0]), tf.reshape(a, [3, 3])
+    made = {"maximum": tf.maximum(a, b), "minimum": tf.minimum(a, b), "max": tf.reduce_max(square, 1), "min": tf.reduce_min(square, 0, keepdims=True),
+            "quotient": a // divisors, "remainder": a % divisors, "other_quotient": b // divisors, "truncated": tf.raw_ops.TruncateDiv(x=b, y=divisors),
+            "shifted": tf.bitwise.right_shift(a, counts), "of_floats": tf.cast(tf.constant([0.0, 2.7, 9.3e18, 1.8e19], tf.float64), tf.uint64),
+            "clipped": tf.clip_by_value(a, tf.constant(5, tf.uint64), tf.constant((1 << 63) + 5, tf.uint64))}
+    for name, result in made.items():
+        yield name, tf.bitcast(result, tf.int64)
+    yield from {"less": a < b, "at_most": a <= b, "greater": a > b, "at_least": a >= b, "first": tf.argmax(a), "last": tf.argmin(square, 1, output_type=tf.int32),
+                "doubles": tf.cast(a, tf.float64), "floats": tf.cast(a, tf.float32)}.items()
+
+
 def subgraphs():
     v1.disable_control_flow_v2()
     made = {}
@@ -158,7 +174,7 @@ def subgraphs():
     for name, result in list(branches()):
         made[f"branches/{name}"] = tf.identity(result, f"branches/{name}")
     x = v1.get_default_graph().get_tensor_by_name("branches/in0:0")
-    for family in (complex_numbers, small_integers):
+    for family in (complex_numbers, small_integers, unsigned):
         for name, result in list(family(x)):
             name = f"branches/{family.__name__}/{name}".replace(" ", "_")
             made[name] = tf.identity(result, name)

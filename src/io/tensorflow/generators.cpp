@@ -8,6 +8,7 @@
 #include "io/tensorflow/frames.hpp"
 #include "io/tensorflow/node_adder.hpp"
 #include "io/tensorflow/nodes.hpp"
+#include "io/tensorflow/unsigned_order.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -18,7 +19,6 @@ struct Draw {
   std::size_t inputs;
   TypeCode dtype;  ///< by default
 };
-constexpr TypeCode uint64_type{23};
 const auto draws =
     std::to_array<Draw>({{"StatefulUniform", "StatelessRandomUniformV2", 3, code_of(float32)},
                          {"StatefulUniformFullInt", "StatelessRandomUniformFullIntV2", 3, uint64_type},

@@ -10,6 +10,7 @@
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
+#include "io/tensorflow/unsigned_order.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -22,7 +23,7 @@ struct Narrow {
   DType wide() const { return bits < 32 || is_signed ? int32 : int64; }
 };
 
-constexpr TypeCode uint32_type{22}, uint64_type{23};
+constexpr TypeCode uint32_type{22};
 
 const Narrow* find_narrow(TypeCode type) {
   // DT_INT16, INT8, UINT16, UINT32, UINT64, QINT8, QUINT8, QINT32, QINT16, QUINT16, and their references
@@ -83,7 +84,8 @@ constexpr std::string_view quantizing =
     "Dequantize QuantizeDownAndShrinkRange QuantizeV2 QuantizedAvgPool QuantizedBiasAdd QuantizedConcat "
     "QuantizedConv2D "
     "QuantizedMatMul QuantizedMaxPool QuantizedRelu QuantizedRelu6 QuantizedReshape RequantizationRange Requantize";
-/// Those that need the order of the numbers. From 2^63 on, those of uint64 come before the others in int64.
+/// Those that need the order of the numbers. From 2^63 on, those of uint64 come before the others in int64; see
+/// `order_unsigned`.
 constexpr std::string_view ordering =
     "ArgMax ArgMin FloorDiv FloorMod Greater GreaterEqual Less LessEqual Max Maximum Min Minimum Relu Relu6 "
     "ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterNdMax ResourceScatterNdMin RightShift "
@@ -94,15 +96,6 @@ bool has_type(const NodeDef& node, TypeCode type) {
     const auto* found = std::get_if<TypeCode>(&each.second);
     return found && (*found == type || *found == reference_to(type));
   });
-}
-
-/// Whether a node makes floats of whole numbers, or whole numbers of floats.
-bool is_cast_of_floats(const NodeDef& node) {
-  const auto is_float = [&](std::string_view name) {
-    const auto* type = attr_of<TypeCode>(node, name);
-    return type && is_floating(dtype_of(*type));
-  };
-  return node.op == "Cast" && (is_float("SrcT") || is_float("DstT"));
 }
 
 /// Whether a node only takes whole numbers of 64 bits for such with or without a sign.
@@ -175,8 +168,13 @@ class Widener {
     }
   }
 
+  /// Whether numbers from 2^63 on may not be negative ones for a node.
+  static bool needs_order(const NodeDef& node) {
+    return has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node));
+  }
+
   static bool can_widen(const NodeDef& node) {
-    if (has_type(node, uint64_type) && (has_word(ordering, node.op) || is_cast_of_floats(node))) return false;
+    if (needs_order(node)) return can_order_unsigned(node);
     if (is_quantized(node) && has_word(leaving, node.op)) return false;
     if (keeps_bits(node) || draws_words(node)) return true;
     if (node.op != "Const")
@@ -188,6 +186,8 @@ class Widener {
 
   void widen(NodeDef& node) {
     if (draws_words(node) && *attr_of<TypeCode>(node, "dtype") == uint32_type) return draw_signed(node);
+    const bool is_ordered = needs_order(node);
+    const AttrDefs before = is_ordered ? node.attrs : AttrDefs();
     const Narrow* result = result_type(node);
     const Narrow* changed = changed_type(node);
     if (has_word(quantizing, node.op)) {
@@ -201,6 +201,7 @@ class Widener {
       if (auto* list = std::get_if<ListDef>(&attr))
         std::transform(list->types.begin(), list->types.end(), list->types.begin(), widened);
     }
+    if (is_ordered) return order_unsigned(node, before, added_);
     if (keeps_bits(node)) {
       node.op = "Identity";
       node.attrs.erase("type");
