@@ -48,6 +48,7 @@ class GeneratorSplitter {
   explicit GeneratorSplitter(GraphDef& graph) : graph_(graph) {}
 
   void run() {
+    if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), uses_generator)) return;
     std::vector<std::size_t> found;
     {
       const Nodes nodes(graph_);
