@@ -104,15 +104,18 @@ std::shared_ptr<const Session> ServedSession::session() {
 
 std::string ServedSession::text_of_names(const rpc::RunStepRequest& request) {
   std::string text;
+  const auto add_number = [&](std::size_t number) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
   // With their lengths, because names may have any characters.
   const auto add = [&](const std::string& name) {
-    const std::size_t size = name.size();
-    text.append(reinterpret_cast<const char*>(&size), sizeof size).append(name);
+    add_number(name.size());
+    text += name;
   };
+  add_number(request.feed.size());
   for (const rpc::NamedTensor& each : request.feed) add(each.name);
-  add("feeds");
+  add_number(request.fetch.size());
   for (const std::string& each : request.fetch) add(each);
-  add("fetches");
   for (const std::string& each : request.target) add(each);
   return text;
 }
