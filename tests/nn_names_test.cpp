@@ -214,8 +214,9 @@ TEST_CASE("however a step is made, Variables are in the scopes of their layers")
          return value;
        }},
   };
-  for (const auto& [name, step] : steps) {
-    CAPTURE(name);
+  for (const auto& named : steps) {
+    const auto& step = named.second;
+    CAPTURE(named.first);
     const auto traced =
         trace([&, &make = step](const Tensor& x) { return make([&] { return reduce_sum(square(net(x))); }); },
               {spec(float32, {5, 4})});

@@ -5,10 +5,14 @@
 #include "tapestry/random.hpp"
 
 namespace tapestry::test {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+}  // namespace
 
 // Random ops have no reference; these rows hold what is true of any numbers that they draw.
 OpCases random_cases() {
-  using Inputs = std::vector<Tensor>;
   OpCases rows;
   rows.push_back({.name = "random numbers have the shape asked for and lie where they should",
                   .inputs = {},

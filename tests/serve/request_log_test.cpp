@@ -141,9 +141,9 @@ TEST_CASE("a part of the requests is written, a thousand in a file, from any num
     double rate;
     std::size_t least, most, files;
   };
-  for (const auto& [rate, least, most, files] :
-       {Case{1, 2400, 2400, 3}, Case{0.25, 450, 750, 1}, Case{1e-9, 0, 0, 0}}) {
-    CAPTURE(rate);
+  for (const Case& given : {Case{1, 2400, 2400, 3}, Case{0.25, 450, 750, 1}, Case{1e-9, 0, 0, 0}}) {
+    const auto& [rate, least, most, files] = given;
+    CAPTURE(given.rate);
     Server server(rate);
     const std::string request = predict_request(model_spec("m"), {{"x", floats({1, 2}, {5, 6})}});
     std::vector<std::thread> threads;
@@ -224,14 +224,15 @@ TEST_CASE("the configuration of a log") {
   CHECK_FALSE(parse(files, &notes));
   CHECK_FALSE(parse("sampling_config { sampling_rate: 1 }", &notes));
   CHECK(notes == std::vector<std::string>(2, "f:1: logging_config does nothing here: requests are not logged"));
-  for (const auto& [text, part] : std::map<std::string, std::string>{
+  for (const auto& each : std::map<std::string, std::string>{
            {"log_collector_config { type: 'bigquery' }", "there is no type bigquery of logs"},
            {"sampling_config { sampling_rate: 2 }", "sampling_rate takes a number from 0 to 1, not 2"},
            {"sampling_config { sampling_rate: nan }", "not nan"},
            {"sampling_config { sampling_rate: 'half' }", "not half"},
            {"sampling_config { attributes: 1 }", "there is no field attributes"},
            {"custom_logging_config { }", "there is no field custom_logging_config"}}) {
-    CAPTURE(text);
+    const auto& [text, part] = each;
+    CAPTURE(each.first);
     std::string error;
     try {
       parse(text);
