@@ -166,6 +166,36 @@ TEST_CASE("branches and loops have the gradients of ops on captured eager tensor
   check_values(session.run(slope, exp_taken), {5 * std::exp(3) + 5 * std::cos(3)}, 1e-14);
 }
 
+TEST_CASE("gradients of a graph in a branch or a loop, by a Variable or a tensor of the graph around") {
+  const Variable kept({0.5, -0.25}, {.name = "kept", .dtype = float64});
+  const Variable changed({1.0, 2.0}, {.name = "changed", .dtype = float64});
+  const auto f = [&](const Tensor& x, const Tensor& n) {
+    const auto sum_of = [](const std::vector<Tensor>& all) { return all[0] + all[1] + all[2]; };
+    const auto slopes = [&](const Tensor& s) -> Tensor {
+      changed.assign_add(s);
+      const auto y = [&] { return reduce_sum(s * x * kept * square(changed)); };
+      const std::vector<Source> sources{x, kept, changed};
+      if (s.is_symbolic()) return sum_of(gradients(y(), sources));
+      GradientTape tape;
+      tape.watch(x);
+      return sum_of(tape.gradient(y(), sources));
+    };
+    const Tensor in_loop = test::counted(x, n, [&](const Tensor&, const Tensor& s) { return tanh(slopes(s)); });
+    const Tensor in_branch = cond(
+        less(n, 2), [&] { return slopes(x); }, [&] { return x; });
+    return in_loop + in_branch + tapestry::map([&](const Tensor& row) { return slopes(row); }, stack({x, in_loop}));
+  };
+  const Tensor x = tensor<double>({0.75, -1.25}), initial = changed.value() * 1.0;
+  const auto traced = trace(f, {spec(float64, {2}), spec(int32, {})});
+  for (const int n : {0, 1, 3}) {
+    CAPTURE(n);
+    changed.assign(initial);
+    const Tensor expected = f(x, tensor(n));
+    changed.assign(initial);
+    check_same(traced(x, tensor(n)), expected, 1e-14);
+  }
+}
+
 TEST_CASE("a tape in a branch, a loop or a vmap watches a tensor of the graph around") {
   const auto f = [](const Tensor& x, const Tensor& w) {
     const auto slope = [&](const Tensor& y) {

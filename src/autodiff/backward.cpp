@@ -142,8 +142,8 @@ void Backward::join_values(const std::vector<Slots>& sources) {
 
 /// What uses the value of `with_gradient_to` adds to the gradient of its source, unless the value is a source itself.
 void Backward::join_to_source(const RecordedCall& record) {
-  const std::int32_t value = record.outputs[0];
-  if (!is_source_[value] && !is_stop(value)) join(value, sum_of(record.inputs[1]));
+  const std::int32_t value = record.outputs[0], source = record.inputs[1];
+  if (is_live(source) && !is_source_[value] && !is_stop(value)) join(value, sum_of(source));
 }
 
 void Backward::join(std::int32_t slot, std::int32_t other) {

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "autodiff/backward.hpp"
+#include "autodiff/with_gradient_to.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
@@ -65,13 +66,20 @@ bool has_unknown_ranks(const std::vector<Node*>& nodes) {
   });
 }
 
-/// All reads of each Variable in a graph.
-std::unordered_map<const Variable::Cell*, Tensors> variable_reads(const GraphState& graph) {
-  std::unordered_map<const Variable::Cell*, Tensors> reads;
-  for (std::size_t i = 0; i < graph.size(); ++i)
-    if (const Node& node = graph.node(i); &node.op() == &read_variable_op)
-      reads[node.attr<VariablesRef>("variables")->front().cell().get()].push_back(node.output());
-  return reads;
+/// All values of each Variable in a graph: those that it reads, those that stand for them where gradients shall leave
+/// the function that reads them, and those that a function is given.
+std::unordered_map<const Variable::Cell*, Tensors> variable_values(const GraphState& graph) {
+  std::unordered_map<const Variable::Cell*, Tensors> values;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    const Node* read = detail::is_with_gradient_to(node) ? endpoint_of(node.input(0)).node : &node;
+    if (read && &read->op() == &read_variable_op)
+      values[read->attr<VariablesRef>("variables")->front().cell().get()].push_back(node.output());
+  }
+  if (!graph.captures) return values;
+  for (const detail::Captures::Capture& each : graph.captures->list)
+    if (each.variable && !each.reads_itself) values[each.variable->cell().get()].push_back(each.inside);
+  return values;
 }
 
 class GraphGradients {
@@ -80,10 +88,10 @@ class GraphGradients {
       : graph_(std::move(graph)), targets_(targets), options_(options), nodes_(ancestors(*graph_, targets)) {}
 
   std::vector<Tensor> compute(const std::vector<Source>& sources) {
-    std::vector<Tensors> tensors;  // of each source: itself, or all reads of a Variable
-    auto reads = variable_reads(*graph_);
+    std::vector<Tensors> tensors;  // of each source: itself, or all values of a Variable
+    auto values = variable_values(*graph_);
     for (const Source& source : sources)
-      tensors.push_back(source.cell() ? reads[source.cell().get()] : Tensors{source.tensor()});
+      tensors.push_back(source.cell() ? values[source.cell().get()] : Tensors{inside(source.tensor())});
     std::vector<Tensor> result = has_unknown_types(nodes_)   ? deferred(tensors)
                                  : has_unknown_ranks(nodes_) ? walk_or_defer(tensors)
                                                              : walk(tensors);
@@ -94,6 +102,12 @@ class GraphGradients {
   }
 
  private:
+  /// What stands in a function for a tensor of its surroundings.
+  Tensor inside(const Tensor& source) const {
+    const detail::Captures::Capture* known = graph_->captures ? graph_->captures->find(source, nullptr) : nullptr;
+    return known ? known->inside : source;
+  }
+
   std::vector<Tensor> walk(const std::vector<Tensors>& sources) {
     SlotTable slots;
     std::vector<Slots> source_slots;
