@@ -1,11 +1,10 @@
 #include "nn/lstm_sequence.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "backend/views.hpp"
+#include "nn/sequence_op.hpp"
 #include "ops/support.hpp"
-#include "tapestry/control_flow.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/linalg.hpp"
@@ -24,29 +23,6 @@ namespace {
 constexpr std::int64_t gates = 4;
 
 // ---- Programs -----------------------------------------------------------------------------------------------------------
-
-/// Writes a program down, one instruction after the other.
-class ProgramWriter {
- public:
-  ProgramWriter(DType dtype, int inputs, int outputs, int registers)
-      : dtype_(dtype), program_{.instructions = {}, .inputs = inputs, .outputs = outputs, .registers = registers} {}
-
-  int input(int i) const { return i; }
-  int output(int i) const { return program_.inputs + i; }
-  int temporary(int i) const { return program_.inputs + program_.outputs + i; }
-
-  void add(int result, ElementFunction function, int a, int b = 0) {
-    program_.instructions.push_back({.function = function,
-                                     .operands = {static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b)},
-                                     .result = static_cast<std::uint8_t>(result),
-                                     .dtype = dtype_});
-  }
-  const Program& program() const { return program_; }
-
- private:
-  DType dtype_;
-  Program program_;
-};
 
 /// (four parts of h W^T, four parts of from_input, c before) -> (i, f, g, o, c, h)
 Program step_program(DType dtype) {
@@ -89,14 +65,6 @@ Program step_gradient_program(DType dtype) {
   return p.program();
 }
 
-// ---- Views --------------------------------------------------------------------------------------------------------------
-
-/// The columns of one gate in a matrix of all gates.
-Tensor of_gate(const Tensor& z, std::int64_t gate) {
-  const std::int64_t hidden = z.shape().sizes()[1] / gates;
-  return view_part(z, 1, gate * hidden, hidden);
-}
-
 struct Sizes {
   std::int64_t batch, time, hidden;
 };
@@ -137,32 +105,6 @@ Step composed_step(const Tensor& from_input, const Tensor& weight, const Tensor&
   return {o * tanh(c), c, {i, f, g, o}};
 }
 
-/// Calls `f` for each step with the carried tensors, `count` of them, and the step's element of each sequence, whose
-/// axis 0 is time. It returns the next carried tensors and outputs, which are stacked. The steps are unrolled where
-/// their number is known, and otherwise a loop of the graph.
-Tensors go_through(const detail::FlatFunction& f, const Tensors& carried, const Tensors& sequences, bool reverse) {
-  const std::int64_t time = sequences[0].shape().sizes()[0];
-  const auto has_length = [](const Tensor& each) { return each.shape().sizes()[0] >= 0; };
-  if (!std::all_of(sequences.begin(), sequences.end(), has_length))
-    return detail::flat_scan(f, carried, sequences, {.reverse = reverse}, {});
-  std::vector<std::vector<Tensor>> elements, outputs;
-  for (const Tensor& each : sequences) elements.push_back(unstack(each));
-  Tensors current = carried;
-  for (std::int64_t step = 0; step < time; ++step) {
-    const auto at = static_cast<std::size_t>(reverse ? time - 1 - step : step);
-    for (const std::vector<Tensor>& each : elements) current.push_back(each[at]);
-    const Tensors results = f(current);
-    current = Tensors(results.begin(), results.begin() + carried.size());
-    outputs.resize(results.size() - carried.size(), std::vector<Tensor>(static_cast<std::size_t>(time)));
-    for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k][at] = results[carried.size() + k];
-  }
-  for (const std::vector<Tensor>& each : outputs) current.push_back(stack(each));
-  return current;
-}
-
-/// Batch and time change places.
-Tensor by_time(const Tensor& x) { return transpose(x, {1, 0, 2}); }
-
 Tensors compose_sequence(const Call& call) {
   const auto step = [&](const Tensors& x) -> Tensors {
     const Step now = composed_step(x[2], call.input(1), x[0], x[1]);
@@ -171,9 +113,6 @@ Tensors compose_sequence(const Call& call) {
   const Tensors results = go_through(step, {call.input(2), call.input(3)}, {by_time(call.input(0))}, false);
   return {by_time(results[2]), results[3], results[4]};
 }
-
-/// y (1 - y), the derivative of a sigmoid whose result is y.
-Tensor steepness(const Tensor& y) { return y * (1 - y); }
 
 /// Computes h, c and the gates again instead of reading them from the call, so that its own gradient is complete.
 Tensors compose_gradient(const Call& call) {
@@ -197,11 +136,7 @@ Tensors compose_gradient(const Call& call) {
   };
   // What is not known of one input another one may tell.
   const Tensor state = zeros_like(call.input(2).shape().sizes()[0] < 0 ? of_c(0) : call.input(2));
-  const std::int64_t hidden = weight.shape().sizes()[1];
-  const Tensor of_weight = weight.shape().is_known() || hidden < 0
-                               ? zeros_like(weight)
-                               : zeros({gates * hidden, hidden}, {.dtype = weight.dtype()});
-  const Tensors results = go_through(backward, {state, state, of_weight},
+  const Tensors results = go_through(backward, {state, state, zeros_of_weight(weight, gates)},
                                      {before[2], before[3], before[4], before[5], by_time(of_h), of_c, of_gates}, true);
   return {by_time(results[3]), results[2], results[0], results[1]};
 }
@@ -215,19 +150,15 @@ void run_sequence(Backend& backend, const Call& call) {
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
   const Tensor z = make({s.batch, gates * s.hidden}), h_now = make({s.batch, s.hidden});
   const Program program = step_program(h.dtype());
-  // Transposed once, not in the product of each step. Each product reads it in place: a cache keeps few lines that are
-  // a power of two apart, so the rows have a gap.
-  constexpr std::int64_t gap = 16;
-  const Tensor turned = view_part(make({s.hidden, gates * s.hidden + gap}), 1, 0, gates * s.hidden);
-  backend.copy(view_transposed(weight), turned);
+  const Tensor turned = turned_weight(backend, weight);
   for (std::int64_t t = 0; t < s.time; ++t) {
     backend.gemm(t == 0 ? call.input(2) : h_now, turned, false, false, z);
     const Tensor input = view_at(from_input, 1, t), activated = view_at(all_gates, 0, t);
     std::array<Tensor, 9> inputs;
     std::array<Tensor, 6> outputs;
     for (std::int64_t gate = 0; gate < gates; ++gate) {
-      inputs[gate] = of_gate(z, gate);
-      inputs[4 + gate] = of_gate(input, gate);
+      inputs[gate] = of_gate(z, gate, gates);
+      inputs[4 + gate] = of_gate(input, gate, gates);
       outputs[gate] = view_at(activated, 0, gate);
     }
     inputs[8] = t == 0 ? call.input(3) : view_at(c, 0, t - 1);
@@ -269,22 +200,15 @@ void run_gradient(Backend& backend, const Call& call) {
     backend.program(program, inputs, outputs);
     std::swap(of_c, of_c_before);
     Tensors columns;
-    for (std::int64_t gate = 0; gate < gates; ++gate) columns.push_back(of_gate(of_z_now, gate));
+    for (std::int64_t gate = 0; gate < gates; ++gate) columns.push_back(of_gate(of_z_now, gate, gates));
     backend.copy_each(Tensors(outputs.begin(), outputs.begin() + gates), columns);
     backend.gemm(of_z_now, weight, false, false, of_h0);
   }
 
   // All steps share one product.
-  const Tensor before = make({s.batch, s.time, s.hidden});
-  backend.copy(call.input(2), view_at(before, 1, 0));
-  backend.copy(view_part(h, 1, 0, s.time - 1), view_part(before, 1, 1, s.time - 1));
+  const Tensor before = states_before(backend, call.input(2), h);
   backend.gemm(view_as(of_z, {s.batch * s.time, gates * s.hidden}), view_as(before, {s.batch * s.time, s.hidden}), true,
                false, of_weight);
-}
-
-/// Zeros in the shape of x, which take no memory.
-Tensor nothing_like(const Tensor& x) {
-  return broadcast_like(zeros({}, {.dtype = x.dtype(), .device = x.device()}), x);
 }
 
 Specs infer_sequence(const Call& call) {

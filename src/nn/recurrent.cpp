@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "nn/bias.hpp"
+#include "nn/gru_sequence.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/lstm_sequence.hpp"
@@ -241,10 +242,15 @@ GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, 
     : Recurrent(in, hidden, 3, options, where) {}
 
 RNNResult GRU::operator()(In x, In state, In lengths) const {
-  const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
-    return {gru_step(from_input, from_hidden, before[0])};
+  const auto scan = [](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
+    const Tensor& weight = weights.weight_hh;
+    const Tensor bias = weights.bias_hh
+                            ? Tensor(*weights.bias_hh)
+                            : zeros({weight.shape()[0]}, {.dtype = weight.dtype(), .device = weight.device()});
+    const Tensor h = gru_sequence(with_bias(from_input, weights.bias_ih), weight, bias, initial[0]);
+    return {h, {h(all, -1)}, {h}};
   };
-  const Sequence result = run(x, {state}, lengths, step_by_step(cell));
+  const Sequence result = run(x, {state}, lengths, scan);
   return {result.output, result.state[0]};
 }
 

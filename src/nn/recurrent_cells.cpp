@@ -71,8 +71,10 @@ Tensor GRUCell::operator()(In x, In h) const {
   const LayerCall call(*this, x.where());
   return naming(*this, {x.tensor(), h.tensor()}, [&] {
     const Tensor before = state_or_zeros(h, x);
-    const Tensor i = from_input(x);
-    return call.gives(gru_step(i, from_hidden(before), before));
+    const std::vector<Tensor> i = split(from_input(x), 3, -1), u = split(from_hidden(before), 3, -1);
+    const Tensor reset = sigmoid(i[0] + u[0]), update = sigmoid(i[1] + u[1]);
+    const Tensor candidate = tanh(i[2] + reset * u[2]);
+    return call.gives(candidate + update * (before - candidate));
   });
 }
 

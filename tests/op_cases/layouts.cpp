@@ -285,7 +285,8 @@ const std::set<std::string>& ops_of(const OpCase& row) {
 /// decides the last bit. On other devices than the CPU it does so for convolutions, too, whose library goes by
 /// alignment, and for batches, whose normalization is made of sums.
 bool adds_up(const OpCase& row, const Device& device) {
-  static const std::set<std::string> sums{"Sum", "SumLike", "Mean", "Prod", "MatMul", "BatchMatMulV2", "LSTMSequence"},
+  static const std::set<std::string> sums{"Sum",    "SumLike",       "Mean",        "Prod",
+                                          "MatMul", "BatchMatMulV2", "GRUSequence", "LSTMSequence"},
       elsewhere{"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "BatchNormTraining"};
   return std::any_of(ops_of(row).begin(), ops_of(row).end(), [&](const std::string& type) {
     return sums.contains(type) || (!device.is_cpu() && elsewhere.contains(type));

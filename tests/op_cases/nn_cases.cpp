@@ -217,8 +217,46 @@ OpCases image_cases() {
 /// The outputs of the op of whole LSTM layers: h [batch, time, hidden], c [time, batch, hidden], gates.
 Tensors lstm_sequence(const Inputs& x) { return apply_all(*find_op("LSTMSequence"), Tensors(x), {}, {}, {}); }
 
+/// The outputs of the op of whole GRU layers: h [batch, time, hidden], and [time, 4, batch, hidden] for the gradient.
+Tensors gru_sequence(const Inputs& x) { return apply_all(*find_op("GRUSequence"), Tensors(x), {}, {}, {}); }
+
 OpCases recurrent_cases() {
   OpCases rows;
+  rows.push_back({.name = "gru of three steps",
+                  .inputs = {numbers({2, 3, 6}, -1, 1, 151), numbers({6, 2}, -1, 1, 152), numbers({6}, -1, 1, 153),
+                             numbers({2, 2}, -1, 1, 154)},
+                  .f =
+                      [](const Inputs& x) {
+                        const Tensors y = gru_sequence(x);
+                        return concat({y[0], reshape(transpose(y[1], {2, 0, 1, 3}), {2, 3, 8})}, -1);
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+                        Elements y;
+                        for (std::size_t b = 0; b < 2; ++b) {
+                          Elements h{x[3][2 * b], x[3][2 * b + 1]};
+                          for (std::size_t t = 0; t < 3; ++t) {
+                            const double* from_input = &x[0][(b * 3 + t) * 6];
+                            Elements u(6), parts;
+                            for (std::size_t j = 0; j < 6; ++j)
+                              u[j] = h[0] * x[1][2 * j] + h[1] * x[1][2 * j + 1] + x[2][j];
+                            for (std::size_t j = 0; j < 4; ++j) parts.push_back(sigmoid(from_input[j] + u[j]));
+                            for (std::size_t j = 0; j < 2; ++j)
+                              parts.push_back(std::tanh(from_input[4 + j] + parts[j] * u[4 + j]));
+                            parts.insert(parts.end(), {u[4], u[5]});
+                            for (std::size_t j = 0; j < 2; ++j)
+                              h[j] = (1 - parts[2 + j]) * parts[4 + j] + parts[2 + j] * h[j];
+                            y.insert(y.end(), h.begin(), h.end());
+                            y.insert(y.end(), parts.begin(), parts.end());
+                          }
+                        }
+                        return y;
+                      }});
+  rows.push_back({.name = "gru, the last output alone",
+                  .inputs = {numbers({4, 2, 9}, -1, 1, 155), numbers({9, 3}, -1, 1, 156), numbers({9}, -1, 1, 157),
+                             numbers({4, 3}, -1, 1, 158)},
+                  .f = [](const Inputs& x) { return gru_sequence(x)[0](all, -1); }});
   rows.push_back({.name = "lstm of three steps",
                   .inputs = {numbers({2, 3, 8}, -1, 1, 141), numbers({8, 2}, -1, 1, 142), numbers({2, 2}, -1, 1, 143),
                              numbers({2, 2}, -1, 1, 144)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/onnx/onnx_ops.hpp"
+#include "nn/gru_sequence.hpp"
 #include "nn/lstm_sequence.hpp"
 #include "tapestry/control_flow.hpp"
 
@@ -245,10 +246,26 @@ Tensors gru_cell(const OnnxDirection& d, const Tensor& from_input, const Tensors
   return {(1 - update) * fresh + update * before};
 }
 
+/// A layer whose state is reset behind its product, without anything unusual, is one op of ours, with the gates in
+/// another order.
+OnnxSteps run_usual_gru(const OnnxDirection& d) {
+  const auto ordered = [&](const Tensor& rows) {
+    return concat({d.rows(rows, 1), d.rows(rows, 0), d.rows(rows, 2)}, 0);
+  };
+  Tensor from_input = matmul(transpose(d.x, {1, 0, 2}), ordered(d.weight), {.transpose_b = true});
+  if (d.bias) from_input = from_input + ordered(d.bias);
+  const Tensor recurrent = ordered(d.recurrent);
+  const Tensor bias = d.bias ? ordered(d.bias_of_hidden) : zeros_like(recurrent(all, 0));
+  const Tensor h = gru_sequence(from_input, recurrent, bias, d.h);
+  return {transpose(h, {1, 0, 2}), {h(all, -1)}};
+}
+
 Tensors read_gru(const OnnxCall& c) {
   const bool flag = c.flag("linear_before_reset");
+  const bool usual =
+      flag && !c.has_attr("activations") && !c.has_attr("clip") && !c.has(4) && c.size(c.flag("layout") ? 1 : 0) > 0;
   return OnnxRecurrence(c, 3, {"Sigmoid", "Tanh"}, false).results([&](const OnnxDirection& d) {
-    return run_cell(d, gru_cell, flag);
+    return usual ? run_usual_gru(d) : run_cell(d, gru_cell, flag);
   });
 }
 

@@ -37,6 +37,8 @@ bool is_plain(const Op& op) {
 /// The numbers of inputs of those that are not elementwise.
 constexpr std::array counts = std::to_array<std::pair<std::string_view, int>>({{"BatchNormGrad", 5},
                                                                                {"BatchNormTraining", 3},
+                                                                               {"GRUSequence", 4},
+                                                                               {"GRUSequenceGrad", 8},
                                                                                {"LSTMSequence", 4},
                                                                                {"LSTMSequenceGrad", 10},
                                                                                {"MaskedParts", 2},
