@@ -226,6 +226,55 @@ TEST_CASE("a run in several parts over tasks gives what one in this process give
   check_values(session.run(product, {{a, {1}}, {b, {1}}, {c, {5}}}), {10});
 }
 
+TEST_CASE("partial runs that clients leave open over tasks do not keep others from running") {
+  ServerOptions options;
+  options.steps_at_once = 16;  // of which each of the four tasks opens four at most
+  Cluster cluster(5055, options);
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor a = placeholder(float32, {}, "a"), b = placeholder(float32, {}, "b");
+  std::optional<Variable> count;
+  Tensor counted, sum;
+  {
+    const auto on = device("/job:ps/task:1");
+    count = Variable(0.0F, {.name = "count"});
+    sum = add(a, b, "sum");
+    const auto after = control_dependencies({sum.op()});
+    counted = count->assign_add(1.0);
+  }
+  const Tensor product = multiply(sum, b, "product");
+  const Session other(cluster.target("ps0"), graph);
+  other.run(global_variables_initializer());
+  {
+    const Session first(cluster.target("worker0"), graph), second(cluster.target("worker1"), graph);
+    std::vector<Session::PartialRun> open;
+    for (int i = 0; i < 40; ++i)
+      open.push_back((i % 2 == 0 ? first : second).partial_run_setup({sum, product, counted}, {a, b}));
+    // Another client, at once.
+    CHECK(other.run(counted, {{a, 1}, {b, 1}}).item<float>() == 1);
+    CHECK(other.run(product, {{a, 1}, {b, 2}}).item<float>() == 6);
+    // The newest are open still. The others have ended, and do not begin anew.
+    for (std::size_t i = 0; i < 32; i += 5)
+      TAPESTRY_REFUSED(InvalidArgumentError, "This one has ended", open[i].run(sum, {{a, 1}, {b, 1}}));
+    CHECK(open[32].run(sum, {{a, 2}, {b, 3}}).item<float>() == 5);
+    // It has been used since, so the next one is ended.
+    auto more = first.partial_run_setup({sum, product, counted}, {a, b});
+    TAPESTRY_REFUSED(InvalidArgumentError, "This one has ended", open[34].run(sum, {{a, 1}, {b, 1}}));
+    const auto [number, last] = open[32].run(std::pair{counted, product});
+    CHECK(number.item<float>() == 2);
+    CHECK(last.item<float>() == 15);
+    CHECK(more.run(counted, {{a, 1}, {b, 1}}).item<float>() == 3);
+  }
+  // Those that were open ended with their sessions, also at the other tasks: there is room for as many as before.
+  for (int i = 0; i < 5; ++i) {
+    const Session next(cluster.target("worker0"), graph);
+    std::vector<Session::PartialRun> open;
+    for (int j = 0; j < 4; ++j) open.push_back(next.partial_run_setup({sum, counted}, {a, b}));
+    for (auto& each : open) CHECK(each.run(sum, {{a, i}, {b, 1}}).item<float>() == static_cast<float>(i + 1));
+  }
+  CHECK(other.run(product, {{a, 1}, {b, 2}}).item<float>() == 6);
+}
+
 TEST_CASE("workers train the Variables of the parameter servers together") {
   const Cluster cluster(5020);
   std::vector<std::thread> workers;

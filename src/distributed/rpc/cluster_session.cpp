@@ -17,6 +17,9 @@ bool has_loops(const io::GraphDef& graph) {
                      [](const io::NodeDef& each) { return each.op == "Enter" || each.op == "Switch"; });
 }
 
+/// Of the handles of partial runs over several tasks; those of others are numbers.
+constexpr std::string_view partial_prefix = "step ";
+
 std::string full_name(const std::string& tensor) { return rpc::edge_of(tensor).tensor(); }
 
 }  // namespace
@@ -226,13 +229,11 @@ struct ClusterSession::Step {
 };
 
 rpc::RunStepResponse ClusterSession::run(const rpc::RunStepRequest& request, std::stop_token stop) {
-  if (!request.partial_run_handle.empty()) {
-    if (const std::shared_ptr<PartialRun> partial = find_partial_run(request.partial_run_handle)) {
-      note_use();
-      return run_partially(*partial, request, stop);
-    }
-    return ServedSession::run_here(request, "", std::move(stop));
+  if (request.partial_run_handle.starts_with(partial_prefix)) {
+    note_use();
+    return run_partially(*find_partial_run(request.partial_run_handle), request, stop);
   }
+  if (!request.partial_run_handle.empty()) return ServedSession::run_here(request, "", std::move(stop));
   const std::string text = text_of_names(request);
   const std::shared_ptr<const Plan> plan = plan_for(text, request, stop);
   if (plan->parts.empty()) return ServedSession::run_here(request, text, std::move(stop));
@@ -359,12 +360,24 @@ std::string ClusterSession::set_up_partial_run(const rpc::PartialRunSetupRequest
   const std::shared_ptr<const Plan> plan = plan_for(names, closing());
   if (plan->parts.empty()) return ServedSession::set_up_partial_run(request);
   const auto partial = std::make_shared<PartialRun>();
-  partial->handle = "step " + std::to_string(new_request_id());
+  partial->handle = join(partial_prefix, new_request_id());
   partial->promised = std::move(names);
   partial->step = std::make_shared<Step>(plan, false, closing(), std::stop_token());
+  const std::lock_guard one_part(partial->mutex);
   {
     const std::lock_guard lock(planning_);
+    if (ended_) throw CancelledError("The session was closed");
     partial_runs_.emplace(partial->handle, partial);
+  }
+  try {
+    place_.open_runs.add(partial->handle, [session = weak_from_this(), handle = partial->handle] {
+      const std::shared_ptr<ClusterSession> owner = session.lock();
+      return !owner || owner->give_up(handle);
+    });
+  } catch (const Error&) {
+    const std::lock_guard lock(planning_);
+    partial_runs_.erase(partial->handle);
+    throw;
   }
   begin_elsewhere(partial->step);
   try {
@@ -378,7 +391,12 @@ std::string ClusterSession::set_up_partial_run(const rpc::PartialRunSetupRequest
 std::shared_ptr<ClusterSession::PartialRun> ClusterSession::find_partial_run(const std::string& handle) {
   const std::lock_guard lock(planning_);
   const auto found = partial_runs_.find(handle);
-  return found == partial_runs_.end() ? nullptr : found->second;
+  if (found == partial_runs_.end())
+    throw InvalidArgumentError(
+        "Must run 'setup' before performing partial runs! This one has ended: by its last part, by an error, or "
+        "because "
+        "it was the one that was not used for longest when the server had too many open.");
+  return found->second;
 }
 
 rpc::RunGraphResponse ClusterSession::exchange(PartialRun& partial, rpc::RunGraphRequest tensors,
@@ -399,11 +417,23 @@ void ClusterSession::end_partially(PartialRun& partial, const std::exception_ptr
     const std::lock_guard lock(planning_);
     partial_runs_.erase(partial.handle);
   }
+  place_.open_runs.remove(partial.handle);
   if (error) {
     partial.step->begin();
     partial.step->fail(error);
   }
   end_step(*partial.step);
+}
+
+bool ClusterSession::give_up(const std::string& handle) {
+  try {
+    const std::shared_ptr<PartialRun> partial = find_partial_run(handle);
+    const std::unique_lock one_part(partial->mutex, std::try_to_lock);
+    if (!one_part) return false;
+    end_partially(*partial, std::make_exception_ptr(CancelledError("The server has too many open partial runs")));
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the error says only that the run has ended
+  }
+  return true;
 }
 
 void ClusterSession::check_part(const PartialRun& partial, const rpc::RunNames& part) const {
@@ -446,6 +476,8 @@ void ClusterSession::check_part(const PartialRun& partial, const rpc::RunNames& 
 rpc::RunStepResponse ClusterSession::run_partially(PartialRun& partial, const rpc::RunStepRequest& request,
                                                    const std::stop_token& stop) {
   const std::lock_guard one_part(partial.mutex);
+  find_partial_run(partial.handle);  // its steps must not begin anew where it has ended meanwhile
+  place_.open_runs.note_use(partial.handle);
   const rpc::RunNames names = names_of(request);
   check_part(partial, names);
   for (std::size_t i = 0; i < names.feeds.size(); ++i) partial.fed.emplace(names.feeds[i], request.feed[i].tensor);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "distributed/rpc/open_runs.hpp"
 #include "distributed/rpc/task_worker.hpp"
 #include "io/rpc/split_graph.hpp"
 
@@ -10,7 +11,7 @@ bool is_allowed(const std::string& task, const std::vector<std::string>& filters
 
 /// The session of a client on a server that is a task of several. What needs other tasks is split among them, and run
 /// by TensorFlow's protocol; what does not runs here as on a single server.
-class ClusterSession final : public ServedSession {
+class ClusterSession final : public ServedSession, public std::enable_shared_from_this<ClusterSession> {
  public:
   struct Place {
     std::string task;    ///< of this server
@@ -18,6 +19,7 @@ class ClusterSession final : public ServedSession {
     Tasks& tasks;
     TaskWorker& worker;                       ///< of this task
     std::vector<io::rpc::DeviceDef> devices;  ///< of this task
+    OpenRuns& open_runs;                      ///< of all sessions of the server
   };
   ClusterSession(io::GraphDef graph, const io::rpc::SessionConfig& config, std::shared_ptr<TaskState> state,
                  const ServerOptions& options, Place place);
@@ -68,6 +70,8 @@ class ClusterSession final : public ServedSession {
   io::rpc::RunGraphResponse exchange(PartialRun& partial, io::rpc::RunGraphRequest tensors,
                                      const std::stop_token& stop);
   void end_partially(PartialRun& partial, const std::exception_ptr& error);
+  /// Ends a run to make room for another, and returns whether it has ended: not where a part of it is being made.
+  bool give_up(const std::string& handle);
 
   const io::rpc::SessionConfig config_;
   const std::shared_ptr<TaskState> state_;

@@ -58,7 +58,8 @@ class Master final : public Server::Service {
         task_name_(task_name(options.job, options.task)),
         state_(make_state()),
         tasks_(transport, cluster),
-        worker_(tasks_, task_name_, options_, state_, [this] { return make_state(); }) {
+        worker_(tasks_, task_name_, options_, state_, [this] { return make_state(); }),
+        open_runs_(most_open_runs()) {
     check(options);
     require_reader(options);
     const std::string address = cluster.task_address(options.job, options.task, {});
@@ -117,6 +118,13 @@ class Master final : public Server::Service {
   /// A server that cannot read graphs would answer nothing else, and clients would wait for one that can.
   static void require_reader(const ServerOptions& options) {
     static_cast<void>(rpc::SentGraph(options.graph).read(std::make_shared<io::VariableTable>("", 1)));
+  }
+
+  /// All tasks together leave a share of the runs that one task makes at a time to others.
+  std::size_t most_open_runs() const {
+    const auto tasks = static_cast<std::int64_t>(tasks_.names().size());
+    return static_cast<std::size_t>(
+        std::max(options_.steps_at_once / std::max(tasks, std::int64_t{2}), std::int64_t{1}));
   }
 
   std::shared_ptr<TaskState> make_state() const {
@@ -281,9 +289,9 @@ class Master final : public Server::Service {
     const std::string handle = hexadecimal(random_number());
     io::GraphDef graph = io::decode(request.graph_def, options_.graph);
     const auto state = request.config.isolate_session_state ? make_state() : state_;
-    auto created =
-        std::make_shared<ClusterSession>(std::move(graph), request.config, state, options_,
-                                         ClusterSession::Place{task_name_, handle, tasks_, worker_, own_devices()});
+    auto created = std::make_shared<ClusterSession>(
+        std::move(graph), request.config, state, options_,
+        ClusterSession::Place{task_name_, handle, tasks_, worker_, own_devices(), open_runs_});
     const std::lock_guard lock(mutex_);
     end_unused_sessions();
     if (std::cmp_greater_equal(sessions_.size(), options_.sessions))
@@ -379,6 +387,7 @@ class Master final : public Server::Service {
   const std::shared_ptr<TaskState> state_;
   Tasks tasks_;
   TaskWorker worker_;
+  OpenRuns open_runs_;
   std::string target_;
   KnownRequests requests_;
   std::atomic<std::int64_t> steps_ = 0;

@@ -65,6 +65,7 @@ void TaskWorker::create_session(const std::string& handle, std::shared_ptr<TaskS
   if (options_.session_gc_seconds > 0) {
     const auto before = ServedSession::Clock::now() - std::chrono::seconds(options_.session_gc_seconds);
     std::erase_if(sessions_, [&](const auto& each) { return !each.first.empty() && each.second.last_use < before; });
+    end_orphans();
   }
   if (std::cmp_greater_equal(sessions_.size(), options_.sessions))
     throw ResourceExhaustedError(join("The task takes part in ", sessions_.size(),
@@ -81,7 +82,16 @@ rpc::Empty TaskWorker::create_session(const rpc::CreateWorkerSessionRequest& req
 rpc::Empty TaskWorker::delete_session(const rpc::DeleteWorkerSessionRequest& request) {
   const std::lock_guard lock(mutex_);
   sessions_.erase(request.session_handle);
+  end_orphans();
   return {};
+}
+
+void TaskWorker::end_orphans() {
+  std::erase_if(partial_runs_, [&](const auto& each) {
+    if (sessions_.contains(each.second->session)) return false;
+    each.second->stop.request_stop();
+    return true;
+  });
 }
 
 rpc::RegisterGraphResponse TaskWorker::register_graph(const rpc::RegisterGraphRequest& request) {
@@ -209,7 +219,8 @@ std::shared_ptr<TaskWorker::PartialRun> TaskWorker::partial_run(const rpc::RunGr
   if (const auto found = partial_runs_.find(request.step_id); found != partial_runs_.end()) return found->second;
   if (partial_runs_.size() >= most_runs)
     throw ResourceExhaustedError(join("The task has ", most_runs, " open partial runs, which is the most at a time"));
-  auto run = std::make_shared<PartialRun>();
+  auto run = std::make_shared<PartialRun>(
+      PartialRun{.session = request.create_worker_session_called ? request.session_handle : ""});
   threads_.start([this, run, graph, step = request.step_id] {
     std::exception_ptr error;
     try {

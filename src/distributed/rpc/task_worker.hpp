@@ -57,6 +57,7 @@ class TaskWorker {
   };
   /// A run in several parts, from its first call to its last.
   struct PartialRun {
+    std::string session;  ///< its key in `sessions_`
     std::stop_source stop{};
     bool has_ended = false;
     std::exception_ptr error{};
@@ -68,6 +69,8 @@ class TaskWorker {
   };
   /// Called with the lock held.
   WorkerSession& session(const std::string& handle, bool was_created);
+  /// Ends the partial runs of sessions that have ended, which their masters will not end. Called with the lock held.
+  void end_orphans();
   Registered registered(const io::rpc::RunGraphRequest& request);
   io::rpc::RunGraphResponse run_partially(const io::rpc::RunGraphRequest& request, const std::stop_token& stop);
   std::shared_ptr<PartialRun> partial_run(const io::rpc::RunGraphRequest& request);
