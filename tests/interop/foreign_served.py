@@ -1,6 +1,8 @@
 """Writes SavedModels as they are served: of several signatures, with tables, parts, states and operations that run first,
 and Keras' layers that the other networks lack; see foreign_programs.py."""
 
+import pathlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -97,6 +99,31 @@ def tables(path):
         return {"reals": module.reals.lookup(x), "words": module.words.lookup(x), "sizes": module.reals.size() * 10 + module.words.size()}
     saved(path, module, serving_default=serve)
     return [(SERVE, {"x": np.int64([3, 35, 9, 20, 11, -12345, 99999])})], []
+
+
+def file_tables(path):
+    """Tables of numbers that files in the folder of assets fill, whose line ends and blanks differ."""
+    module, lookup, line = Parts(), tf.lookup, tf.lookup.TextFileIndex.LINE_NUMBER
+    pairs, ids = pathlib.Path(path + ".pairs.csv"), pathlib.Path(path + ".ids.txt")
+    pairs.write_bytes(b"7,1.5,70\r\n-3, 1e3 ,30\r\n9,0x1p3,90\r\n11,1e99,0\r\n7,1.5,70\r\n+12,-inf,-1")
+    ids.write_bytes(b"100\n-5\n33\n42\n")
+
+    def table(default, value, column, key=0, file=pairs, **options):
+        options = {"delimiter": ",", **options}
+        return lookup.StaticHashTable(lookup.TextFileInitializer(str(file), tf.int64, key, value, column, **options), default)
+    module.reals, module.whole, module.small = table(-1.0, tf.float32, 1), table(-1, tf.int64, 2), table(0, tf.int32, 2, vocab_size=2)
+    module.lines = table(-1, tf.int64, 2, key=line)
+    module.numbers = table(-7, tf.int64, line, key=lookup.TextFileIndex.WHOLE_LINE, file=ids, value_index_offset=10)
+    module.words = lookup.StaticVocabularyTable(lookup.TextFileInitializer(str(ids), tf.int64, lookup.TextFileIndex.WHOLE_LINE, tf.int64, line), 3)
+
+    @tf.function(input_signature=[Spec([None], tf.int64, "x")])
+    def serve(x):
+        return {"reals": module.reals.lookup(x), "whole": module.whole.lookup(x), "small": module.small.lookup(x), "lines": module.lines.lookup(x),
+                "numbers": module.numbers.lookup(x), "words": module.words.lookup(x), "sizes": module.reals.size() * 10 + module.words.size()}
+    saved(path, module, serving_default=serve)
+    for each in (pairs, ids):
+        each.unlink()
+    return [(SERVE, {"x": np.int64([7, -3, 9, 11, 12, 0, 1, 3, 100, -5, 33, 42, 77, -12345])})], []
 
 
 def types(path):
@@ -280,7 +307,7 @@ def texts_in(path):
     return [("serve", {"ids": np.int64([[1, 2, 3, 0], [4, 0, 0, 0]])})], ["serve"]
 
 
-MODELS = (classifier, first_operation, in_parts, ragged, tables, types, reusable, open_shapes, trains, names_out, prepared, changed_at_random, attends,
+MODELS = (classifier, first_operation, in_parts, ragged, tables, file_tables, types, reusable, open_shapes, trains, names_out, prepared, changed_at_random, attends,
           moving_volumes, normalized_filters, texts_in)
 
 

@@ -101,7 +101,7 @@ GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists
   join_list_ops(file);
   split_generators(file);
   split_tile_gradients(file);
-  search_number_tables(file);
+  search_number_tables(file, limits);
   hash_numbers(file);
   switch_constants(file);
   rename_old_arrays(file);

@@ -11,6 +11,7 @@
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/meta_graph.hpp"
+#include "io/tensorflow/number_tables.hpp"
 #include "io/tensorflow/read_graph.hpp"
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
@@ -128,6 +129,7 @@ class Loader {
       std::map<std::string, VariableNames> names;
       const auto read = [&](const io::UnevenLists& uneven) {
         io::GraphDef file = io::decode(meta.graph, limits);
+        name_assets(file, meta);
         objects_ = objects_of_handles(file, meta);
         const io::FileGradients gradients = gradients_in(file, meta);  // before the file is moved
         file = io::read_graph(std::move(file), limits, uneven, gradients);
@@ -203,14 +205,23 @@ class Loader {
     }
   }
 
-  /// What is written again with the model.
-  std::shared_ptr<const detail::SavedModelExtras> extras_of(const io::MetaGraph& meta, const Graph& graph) const {
-    detail::SavedModelExtras extras{.tags = meta.tags, .folder = folder_};
+  /// Tells the nodes that get the paths of assets where these are.
+  void name_assets(io::GraphDef& graph, const io::MetaGraph& meta) const {
+    std::map<std::string, std::string, std::less<>> files;  // by node
     for (const auto& [tensor, file] : meta.assets) {
       if (file.empty() || fs::path(file).is_absolute() || file.find("..") != std::string::npos)
         throw DataLossError(detail::join("'", file, "' is no name of a file in the folder of assets"));
-      extras.assets.push_back({tensor, file});
+      files.emplace(io::without_zero(tensor), (fs::path(folder_) / "assets" / file).string());
     }
+    for (io::NodeDef& each : graph.nodes)
+      if (const auto found = files.find(each.name); found != files.end())
+        each.attrs.insert_or_assign(std::string(io::asset_path), found->second);
+  }
+
+  /// What is written again with the model.
+  std::shared_ptr<const detail::SavedModelExtras> extras_of(const io::MetaGraph& meta, const Graph& graph) const {
+    detail::SavedModelExtras extras{.tags = meta.tags, .folder = folder_};
+    for (const auto& [tensor, file] : meta.assets) extras.assets.push_back({tensor, file});
     detail::Node* initializer = meta.initializer.empty() ? nullptr : graph.state()->find(meta.initializer);
     if (initializer && does_something(*graph.state(), *initializer)) extras.initializer = initializer;
     return std::make_shared<const detail::SavedModelExtras>(std::move(extras));
