@@ -393,8 +393,7 @@ std::shared_ptr<ClusterSession::PartialRun> ClusterSession::find_partial_run(con
   const auto found = partial_runs_.find(handle);
   if (found == partial_runs_.end())
     throw InvalidArgumentError(
-        "Must run 'setup' before performing partial runs! This one has ended: by its last part, by an error, or "
-        "because "
+        "Must run 'setup' before performing partial runs! This one has ended: by its last part, an error, or because "
         "it was the one that was not used for longest when the server had too many open.");
   return found->second;
 }

@@ -10,7 +10,8 @@ namespace tapestry::io {
 inline constexpr std::string_view asset_path = "_tapestry_asset_path";
 
 /// Replaces lookups in hash tables of numbers by searches in their keys, where the graph fills the table with constants
-/// or from a text file. Throws what `read_table_file` throws for the file. Takes the attributes `asset_path` away.
+/// or from a text file. Throws what `read_table_file` throws for lines that are no table. Lookups in a file that does
+/// not exist stay as they are. Takes the attributes `asset_path` away.
 void search_number_tables(GraphDef& graph, const GraphLimits& limits);
 
 }  // namespace tapestry::io

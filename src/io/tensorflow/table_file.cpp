@@ -41,15 +41,6 @@ struct Columns {
   char delimiter = '\t';
 };
 
-/// SourceFile refuses pipes and devices, which may never end.
-std::string bytes_for(const NodeDef& initializer, const std::filesystem::path& file, std::int64_t most_bytes) {
-  try {
-    return bytes_of_file(file, most_bytes, {});
-  } catch (const NotFoundError& error) {
-    throw NotFoundError(detail::join("'", initializer.name, "' fills a table from a file: ", error.message()));
-  }
-}
-
 /// Reads the lines of a file one after the other.
 class Lines {
  public:
@@ -121,7 +112,7 @@ Tensor numbers_as(const std::vector<std::string>& fields, const char* type) {
 
 TableFields read_table_file(const NodeDef& initializer, const std::filesystem::path& file, std::int64_t most_bytes) {
   const Columns columns(initializer);
-  const std::string bytes = bytes_for(initializer, file, most_bytes), name = file.string();
+  const std::string bytes = bytes_of_file(file, most_bytes, {}), name = file.string();
   TableFields fields;
   std::int64_t number = 0;
   Lines lines{bytes};
