@@ -107,8 +107,12 @@ struct GRUStep {
 };
 
 GRUStep composed_gru_step(const Tensor& from_input, const Tensor& weight, const Tensor& bias, const Tensor& before) {
+  const Tensor from_state = matmul(before, weight, {.transpose_b = true}) + bias;
+  // The weight's columns tell a number of rows that is not known.
+  const std::int64_t hidden = weight.shape().sizes()[1];
   const std::vector<Tensor> x = split(from_input, gru_gates, -1),
-                            u = split(matmul(before, weight, {.transpose_b = true}) + bias, gru_gates, -1);
+                            u = hidden < 0 ? split(from_state, gru_gates, -1)
+                                           : split(from_state, {hidden, hidden, hidden}, -1);
   const Tensor r = sigmoid(x[0] + u[0]), z = sigmoid(x[1] + u[1]), n = tanh(x[2] + r * u[2]);
   return {n + z * (before - n), {r, z, n, u[2]}};
 }
