@@ -38,9 +38,9 @@ Tensor turned_weight(Backend& backend, const Tensor& weight);
 /// The states before each step, [batch, time, hidden], from the first state and the states after each step.
 Tensor states_before(Backend& backend, const Tensor& first, const Tensor& after);
 
-/// Calls `f` for each step with the carried tensors and the step's element of each sequence, whose
-/// axis 0 is time. It returns the next carried tensors and outputs, which are stacked. The steps are unrolled where
-/// their number is known, and otherwise a loop of the graph.
+/// Calls `f` for each step with the carried tensors and the step's element of each sequence, whose axis 0 is time. It
+/// returns the next carried tensors and outputs, which are stacked. The steps are unrolled where their number is known,
+/// and otherwise a loop of the graph.
 Tensors go_through(const detail::FlatFunction& f, const Tensors& carried, const Tensors& sequences, bool reverse);
 /// Batch and time change places.
 Tensor by_time(const Tensor& x);

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "io/file.hpp"
+#include "io/tensorflow/frames.hpp"
 #include "tapestry/error.hpp"
 #include "tapestry/op.hpp"
 
@@ -18,8 +19,7 @@ constexpr std::int64_t whole_line = -2, line_number = -1;
 
 template <class T>
 T attr_or(const NodeDef& node, std::string_view name, T otherwise) {
-  const auto found = node.attrs.find(name);
-  const T* value = found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+  const T* value = attr_of<T>(node, name);
   return value ? *value : otherwise;
 }
 
