@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "autodiff/backward.hpp"
+#include "dispatch/recorder.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_gradient.hpp"
 #include "tapestry/ops.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autodiff/backward.hpp"
+#include "dispatch/recorder.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
