@@ -12,6 +12,7 @@
 #include "distributed/rpc/master.hpp"
 #include "expect.hpp"
 #include "io/rpc/messages.hpp"
+#include "io/tensorflow/variable_table.hpp"
 #include "memory_plugin.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
@@ -359,6 +360,10 @@ TEST_CASE("a server refuses what exceeds its limits, and goes on serving") {
     TAPESTRY_REFUSED(ResourceExhaustedError, "ServerOptions::variable_bytes",
                      session.run(global_variables_initializer()));
   }
+  // Of which the sum of the bytes would be 0 again. No graph of this size is made here.
+  io::VariableTable table("localhost", 1000);
+  for (int i = 0; i < 4; ++i)
+    CHECK_THROWS_AS(table.cell("", join("beyond", i), {float64, {std::int64_t{1} << 61}}), ResourceExhaustedError);
   CHECK(message_of<ResourceExhaustedError>([&] { first.run(large); }).find("GraphLimits::elements") !=
         std::string::npos);
   for (int i = 0; i < 200; ++i) constant(i);

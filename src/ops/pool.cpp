@@ -95,25 +95,28 @@ struct Overlap {
 
 Overlap overlap(std::int64_t offset, std::int64_t stride, std::int64_t pad, std::int64_t inputs, std::int64_t outputs) {
   const std::int64_t shift = offset - pad;  // input of output 0
-  const std::int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+  const std::int64_t first = shift >= 0 ? 0 : (-shift - 1) / stride + 1;
   const std::int64_t last = shift >= inputs ? -1 : std::min(outputs - 1, (inputs - 1 - shift) / stride);
-  return {first, std::max<std::int64_t>(last - first + 1, 0), first * stride + shift};
+  if (last < first) return {};
+  return {first, last - first + 1, first * stride + shift};
 }
 
 /// The elements [first, last) of a window, along one axis, that may be within the image for some output. The window may
-/// be much larger than the image.
+/// be much larger than the image, and the stride larger than both.
 struct Offsets {
   std::int64_t first, last;
 };
 
-Offsets offsets(std::int64_t window, std::int64_t pad, std::int64_t inputs, std::int64_t outputs_reach) {
-  return {std::max<std::int64_t>(pad - outputs_reach, 0), std::min(window, pad + inputs)};
+Offsets offsets(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t inputs, std::int64_t outputs) {
+  return {outputs > pad / stride ? 0 : pad - outputs * stride, std::min(window, pad + inputs)};
 }
 
 /// A view of the elements of an image that one element of the window covers, for all outputs of the overlaps.
 Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Window2d& window) {
   const auto s = image.strides();
-  const std::array<std::int64_t, Shape::max_rank> strides{s[0], s[1] * window.stride_y, s[2] * window.stride_x, s[3]};
+  const auto step = [](const Overlap& overlap, std::int64_t stride) { return overlap.outputs > 1 ? stride : 1; };
+  const std::array<std::int64_t, Shape::max_rank> strides{s[0], s[1] * step(y, window.stride_y),
+                                                          s[2] * step(x, window.stride_x), s[3]};
   return detail::make_view(image, {image.shape().sizes()[0], y.outputs, x.outputs, image.shape().sizes()[3]}, strides,
                            y.first_input * s[1] + x.first_input * s[2]);
 }
@@ -128,9 +131,9 @@ void pick_at_maxima(Backend& backend, const Call& call) {
   backend.fill(1, open);
   backend.fill(0, picked);
   const Offsets down =
-      offsets(window.height, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1] * window.stride_y);
+      offsets(window.height, window.stride_y, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1]);
   const Offsets across =
-      offsets(window.width, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2] * window.stride_x);
+      offsets(window.width, window.stride_x, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2]);
   for (std::int64_t i = down.first; i < down.last; ++i) {
     for (std::int64_t j = across.first; j < across.last; ++j) {
       const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1]);

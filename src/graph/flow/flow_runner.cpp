@@ -1,7 +1,6 @@
 #include "graph/flow/flow_runner.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -111,10 +110,10 @@ class CarriedMemory {
 
   void take(std::size_t i, const Tensor& result) {
     const Tensor in_order = result.is_contiguous() ? result : backend_of(cpu()).contiguous_copy(result);
-    std::memcpy(taken_.data() + parts_[i].offset, in_order.impl().data, parts_[i].bytes);
+    std::copy_n(static_cast<const std::byte*>(in_order.impl().data), parts_[i].bytes, taken_.data() + parts_[i].offset);
   }
   void store() {
-    for (const Part& each : parts_) std::memcpy(each.data, taken_.data() + each.offset, each.bytes);
+    for (const Part& each : parts_) std::copy_n(taken_.data() + each.offset, each.bytes, each.data);
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "graph/flow/registered_gradient.hpp"
 
+#include <utility>
+
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
 #include "dispatch/define.hpp"
@@ -22,6 +24,10 @@ Op returning_values(const char* name, Needs needs) {
       .name = name,
       .attrs = {{"function", AttrKind::function}, {"values", AttrKind::number}},
       .infer = [](const Call& call) -> Specs {
+        const auto values = call.attr<std::int64_t>("values");
+        if (values < 1 || std::cmp_greater(values, call.inputs().size()))
+          throw InvalidArgumentError(
+              join("values must be between 1 and the number of inputs, ", call.inputs().size(), ", not ", values));
         Specs specs;
         for (const Tensor& each : values_of(call)) specs.push_back(each.spec());
         return specs;

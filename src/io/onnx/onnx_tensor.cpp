@@ -134,7 +134,7 @@ std::pair<std::string, TensorDef> decode_onnx_tensor(std::string_view bytes, con
   const Shape shape = shape_of_fields(fields);
   const std::int64_t size = shape.size();  // throws for a number that overflows
   const auto width = static_cast<std::int64_t>(size_of(dtype));
-  if (fields.has_raw && fields.raw.size() != static_cast<std::size_t>(size * width))
+  if (fields.has_raw && (fields.raw.size() % width != 0 || fields.raw.size() / width != static_cast<std::size_t>(size)))
     refuse_tensor(fields, detail::join("has ", fields.raw.size(), " bytes, not ", size, " elements"));
   const std::size_t listed = std::max({fields.whole.size(), fields.single.size(), fields.real.size()});
   if (!fields.has_raw && !fields.is_external && static_cast<std::size_t>(size) != listed)

@@ -1,14 +1,18 @@
 #include "io/tensorflow/variable_table.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "graph/graph_state.hpp"
 
 namespace tapestry::io {
 namespace {
 
+/// The greatest number where there are more bytes than it counts.
 std::int64_t bytes_of(const Spec& spec) {
-  return spec.shape.num_elements() * static_cast<std::int64_t>(size_of(spec.dtype));
+  constexpr std::int64_t greatest = std::numeric_limits<std::int64_t>::max();
+  const auto size = static_cast<std::int64_t>(size_of(spec.dtype)), elements = spec.shape.num_elements();
+  return elements > greatest / size ? greatest : elements * size;
 }
 
 }  // namespace
