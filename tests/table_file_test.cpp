@@ -135,5 +135,68 @@ TEST_CASE("a lookup whose file is missing, or none, is refused when it runs, and
   }
 }
 
+/// A SavedModel of TensorFlow 1 whose table takes a file from the folder of assets. The path in the graph is that where
+/// it was written.
+std::string model_with_asset(const std::string& collection) {
+  const std::string ends = attr("Tin", "type: DT_INT64") + attr("Tout", "type: DT_INT64"),
+                    info = "dtype: DT_INT64 tensor_shape { unknown_rank: true }";
+  const auto collected = [](const std::string& key, const std::string& value) {
+    return "collection_def { key: '" + key + "' value { " + value + " } }\n";
+  };
+  const auto tensor = [&](const std::string& side, const std::string& name) {
+    return side + " { key: '" + name + "' value { name: '" + name + ":0' " + info + " } }";
+  };
+  return io::from_text("meta_graphs { meta_info_def { tags: 'serve' } graph_def {" +
+                           node("table", "HashTableV2", {},
+                                attr("key_dtype", "type: DT_INT64") + attr("value_dtype", "type: DT_INT64")) +
+                           constant_node("file", "DT_STRING", "tensor_shape { } string_val: '/away/ids.txt'") +
+                           node("fill", "InitializeTableFromTextFileV2", {"table", "file"},
+                                number_attr("key_index", whole_line) + number_attr("value_index", line_number)) +
+                           constant_node("otherwise", "DT_INT64", "tensor_shape { } int64_val: -1") +
+                           node("x", "Placeholder", {},
+                                attr("dtype", "type: DT_INT64") + attr("shape", "shape { unknown_rank: true }")) +
+                           node("y", "LookupTableFindV2", {"table", "x", "otherwise"}, ends) + "}" +
+                           collected("saved_model_assets", collection) +
+                           collected("saved_model_main_op", "node_list { value: 'fill' }") +
+                           "signature_def { key: 'serving_default' value { " + tensor("inputs", "x") +
+                           tensor("outputs", "y") + "} } }",
+                       io::TextMessage::saved_model);
+}
+
+std::string any(const std::string& bytes) {
+  return "any_list { value { type_url: 'type.googleapis.com/tensorflow.AssetFileDef' value: '" + bytes + "' } }";
+}
+
+TEST_CASE("a SavedModel of TensorFlow 1 finds its file by a collection, and keeps it") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& collection) {
+    std::filesystem::create_directories(folder / "model" / "assets");
+    std::ofstream(folder / "model" / "assets" / "ids.txt") << "40\n-7\n";
+    std::ofstream(folder / "model" / "saved_model.pb", std::ios::binary) << model_with_asset(collection);
+    return saved_model::load((folder / "model").string());
+  };
+  const Model model = write(any(R"(\n\010\n\006file:0\022\007ids.txt)"));
+  const std::string again = (folder / "again").string();
+  saved_model::save(again, model);
+  for (const Model& each : {model, saved_model::load(again)})
+    check_same(each({{"x", tensor<std::int64_t>({-7, 40, 1})}})[0], tensor<std::int64_t>({1, 0, -1}));
+
+  for (const char* lying :
+       {R"(\n\010\n\006file:0\022\177ids.txt)", R"(\n\010\n\006file:0\022\007ids)",
+        R"(\n\377\377\377\377\377\377\377\377\377\001\n\006file:0)", R"(\n\010\n\177file:0)", R"(\020\010)",
+        R"(\n\010\n\006file:0\022\014../../passwd)", R"(\n\010\n\006file:0\022\013/etc/passwd)",
+        R"(\n\010\n\006file:0\022\012a/../../xy)", R"(\n\010\n\006file:0\022\000)"}) {
+    CAPTURE(lying);
+    CHECK_THROWS_AS(write(any(lying)), DataLossError);
+  }
+  // What names no file of this graph harms nothing but the lookup.
+  for (const std::string& other :
+       {any(R"(\n\010\n\006fill:0\022\007ids.txt)"), any(R"(\n\010\n\006file:0\022\010away.txt)"),
+        std::string("any_list { }"), std::string("node_list { value: 'file:0' }")}) {
+    CAPTURE(other);
+    CHECK_THROWS_WITH(write(other)({{"x", tensor<std::int64_t>({1})}}), doctest::Contains("LookupTableFindV2"));
+  }
+}
+
 }  // namespace
 }  // namespace tapestry::test::table_file_test

@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/read_graph.hpp"
 #include "io/wire.hpp"
 #include "tapestry/error.hpp"
@@ -25,21 +26,9 @@ std::string node_of(const std::string& tensor) { return tensor.substr(0, tensor.
 /// The files of a MetaGraph, by the nodes that get their paths.
 AssetFiles assets_of(std::string_view meta, const fs::path& folder) {
   AssetFiles files;
-  for_fields(io::WireReader(meta.data(), meta.size()), 6, [&](io::WireReader& asset) {
-    std::string tensor, file;
-    io::WireReader fields = asset.get_message();
-    while (fields.next()) {
-      if (fields.tag() == 1) {
-        for_fields(fields.get_message(), 1, [&](io::WireReader& name) { tensor = name.get_text(); });
-      } else if (fields.tag() == 2) {
-        file = fields.get_text();
-      } else {
-        fields.skip();
-      }
-    }
+  for (const auto& [tensor, file] : io::assets_in(meta))
     // The folder's own files only.
     if (fs::path(file).filename() == file) files[node_of(tensor)] = folder / "assets" / file;
-  });
   return files;
 }
 

@@ -67,6 +67,25 @@ def in_parts(path):
     return [(SERVE, {"ids": np.int32([0, 7, 3, 3])})], []
 
 
+def indices_of_file(path):
+    """A vocabulary of numbers in a file of the folder of assets, which a collection names."""
+    ids = pathlib.Path(path + ".ids.txt")
+    ids.write_bytes(b"100\n-5\n33\n42\n")
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.int64, [None], "x")
+        table = tf.lookup.StaticVocabularyTable(tf.lookup.TextFileInitializer(str(ids), tf.int64, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+                                                                              tf.lookup.TextFileIndex.LINE_NUMBER), 2)
+        y, size = table.lookup(x), table.size()
+        session.run(v1.tables_initializer())
+        builder = v1.saved_model.builder.SavedModelBuilder(path)
+        signature = v1.saved_model.signature_def_utils.predict_signature_def({"x": x}, {"y": y, "size": size})
+        builder.add_meta_graph_and_variables(session, ["serve"], {SERVE: signature}, main_op=v1.tables_initializer(),
+                                             assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS))
+        builder.save()
+    ids.unlink()
+    return [(SERVE, {"x": np.int64([100, 42, -5, 7, 0, -12345, 33])})], []
+
+
 # ---- Functions of TensorFlow 2 ----------------------------------------------------------------------------------------
 
 
@@ -307,7 +326,7 @@ def texts_in(path):
     return [("serve", {"ids": np.int64([[1, 2, 3, 0], [4, 0, 0, 0]])})], ["serve"]
 
 
-MODELS = (classifier, first_operation, in_parts, ragged, tables, file_tables, types, reusable, open_shapes, trains, names_out, prepared, changed_at_random, attends,
+MODELS = (classifier, first_operation, in_parts, indices_of_file, ragged, tables, file_tables, types, reusable, open_shapes, trains, names_out, prepared, changed_at_random, attends,
           moving_volumes, normalized_filters, texts_in)
 
 

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -5,6 +6,7 @@
 
 #include "client_messages.hpp"
 #include "models.hpp"
+#include "node_text.hpp"
 #include "serve/json.hpp"
 #include "serve/rpc_api.hpp"
 #include "serve/text_model.hpp"
@@ -105,6 +107,31 @@ TEST_CASE("a table may have a part of a file, and count its lines from any numbe
   CHECK(std::get<Tensor>(outputs.at("ids")).to_vector<std::int64_t>() == std::vector<std::int64_t>{6, -1, 5, -1});
   CHECK(texts(outputs, "words") == Strings{"two", "none", "one", "none"});
   CHECK(texts(outputs, "next") == Strings{"none", "none", "two", "none"});
+}
+
+TEST_CASE("a model of TensorFlow 1 names the file of its words in a collection") {
+  using test::attr, test::constant_node, test::node;
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "assets");
+  std::ofstream(folder / "assets" / "words.txt") << "cat\ndog\n";
+  const auto typed = [](const std::string& name, const std::string& type) { return attr(name, "type: DT_" + type); };
+  std::ofstream(folder / "saved_model.pbtxt")
+      << "meta_graphs { meta_info_def { tags: 'serve' } graph_def {"
+      << node("table", "HashTableV2", {}, typed("key_dtype", "STRING") + typed("value_dtype", "INT64"))
+      << constant_node("file", "DT_STRING", "tensor_shape { } string_val: '/away/words.txt'")
+      << node("fill", "InitializeTableFromTextFileV2", {"table", "file"},
+              attr("key_index", "i: -2") + attr("value_index", "i: -1"))
+      << constant_node("otherwise", "DT_INT64", "tensor_shape { } int64_val: -1")
+      << node("x", "Placeholder", {}, typed("dtype", "STRING") + attr("shape", "shape { dim { size: -1 } }"))
+      << node("y", "LookupTableFindV2", {"table", "x", "otherwise"}, typed("Tin", "STRING") + typed("Tout", "INT64"))
+      << R"(} collection_def { key: "saved_model_assets" value { any_list { value {
+              type_url: "type.googleapis.com/tensorflow.AssetFileDef" value: "\n\010\n\006file:0\022\twords.txt" } } } }
+            signature_def { key: "serving_default" value { inputs { key: "x" value { name: "x:0" dtype: DT_STRING
+              tensor_shape { dim { size: -1 } } } } outputs { key: "y" value { name: "y:0" dtype: DT_INT64
+              tensor_shape { dim { size: -1 } } } } } } })";
+  const Servable model("m", 1, folder.path());
+  const auto y = run(model, "serving_default", {{"x", Texts{{3}, {"dog", "cow", "cat"}}}}).at("y");
+  CHECK(std::get<Tensor>(y).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, -1, 0});
 }
 
 /// A store of the model, and both protocols.

@@ -125,7 +125,7 @@ INTERNALS = {
 # TensorFlow's graphs, and listens for gRPC and is ended as the servers of sessions are.
 SERVE = 'src/serve/'
 SERVE_INTERNALS = ('src/io/deflate.hpp', 'src/io/file.hpp', 'src/io/wire.hpp',
-                   'src/io/tensorflow/graph_def.hpp', 'src/io/tensorflow/read_graph.hpp',
+                   'src/io/tensorflow/graph_def.hpp', 'src/io/tensorflow/meta_graph.hpp', 'src/io/tensorflow/read_graph.hpp',
                    'src/distributed/grpc/grpc_listener.hpp', 'src/core/end_signal.hpp')
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.

@@ -56,20 +56,6 @@ void read_initializer(WireReader collection, MetaGraph& meta) {
   });
 }
 
-void read_asset(WireReader reader, MetaGraph& meta) {
-  std::string tensor, file;
-  while (reader.next()) {
-    if (reader.tag() == 1) {
-      for_fields(reader.get_message(), 1, [&](WireReader& name) { tensor = name.get_text(); });
-    } else if (reader.tag() == 2) {
-      file = reader.get_text();
-    } else {
-      reader.skip();
-    }
-  }
-  meta.assets.insert_or_assign(std::move(tensor), std::move(file));
-}
-
 /// A collection of Variables, each a VariableDef. Those of the graph that are not in the trainable ones are not.
 void read_collection(const std::string& key, WireReader collection, MetaGraph& meta) {
   if (key == "saved_model_main_op" || key == "legacy_init_op") return read_initializer(collection, meta);
@@ -169,8 +155,24 @@ std::string unescaped(std::string_view name) {
   return text;
 }
 
-MetaGraph read_meta_graph(WireReader reader) {
+void read_asset(WireReader reader, std::map<std::string, std::string>& assets) {
+  std::string tensor, file;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      for_fields(reader.get_message(), 1, [&](WireReader& name) { tensor = name.get_text(); });
+    } else if (reader.tag() == 2) {
+      file = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+  assets.insert_or_assign(std::move(tensor), std::move(file));
+}
+
+MetaGraph read_meta_graph(std::string_view bytes) {
   MetaGraph meta;
+  meta.assets = assets_in(bytes);
+  WireReader reader(bytes.data(), bytes.size());
   while (reader.next()) {
     switch (reader.tag()) {
       case 1:
@@ -191,9 +193,6 @@ MetaGraph read_meta_graph(WireReader reader) {
           meta.signatures.insert_or_assign(std::move(key), read_signature(signature));
         });
         break;
-      case 6:
-        read_asset(reader.get_message(), meta);
-        break;
       case 7:
         read_objects(reader.get_message(), meta);
         break;
@@ -208,11 +207,28 @@ MetaGraph read_meta_graph(WireReader reader) {
 
 }  // namespace
 
+std::map<std::string, std::string> assets_in(std::string_view meta_graph) {
+  std::map<std::string, std::string> assets;
+  const WireReader reader(meta_graph.data(), meta_graph.size());
+  const auto read_one = [&](WireReader& asset) { read_asset(asset.get_message(), assets); };
+  // TensorFlow 1 has them in a collection of messages of any type.
+  for_fields(reader, 4, [&](WireReader& entry) {
+    with_entry(entry.get_message(), [&](const std::string& key, WireReader collection) {
+      if (key != "saved_model_assets") return;
+      for_fields(collection, 5, [&](WireReader& lists) {
+        for_fields(lists.get_message(), 1, [&](WireReader& any) { for_fields(any.get_message(), 2, read_one); });
+      });
+    });
+  });
+  for_fields(reader, 6, read_one);
+  return assets;
+}
+
 std::vector<MetaGraph> decode_saved_model(std::string_view bytes) {
   try {
     std::vector<MetaGraph> graphs;
     for_fields(WireReader(bytes.data(), bytes.size()), 2,
-               [&](WireReader& each) { graphs.push_back(read_meta_graph(each.get_message())); });
+               [&](WireReader& each) { graphs.push_back(read_meta_graph(each.get_text())); });
     if (!graphs.empty()) return graphs;
   } catch (const protozero::exception&) {
   }

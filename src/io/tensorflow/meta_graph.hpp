@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tapestry/detail/config.hpp"
+
 /// What a SavedModel tells beside its graphs: saved_model.proto, meta_graph.proto, saver.proto and
 /// saved_object_graph.proto.
 
@@ -44,6 +46,9 @@ struct MetaGraph {
 
 /// The Variable that the checkpoint has under this key, a path of attributes; nullptr if the objects do not tell.
 const MetaGraph::Object* variable_at(const MetaGraph& graph, std::string_view key);
+
+/// The files of a MetaGraphDef, as `MetaGraph::assets`. Throws protozero's exception for bytes that are none.
+TAPESTRY_API std::map<std::string, std::string> assets_in(std::string_view meta_graph);
 
 /// Throws DataLossError for bytes that are no SavedModel. The bytes must outlive the result.
 std::vector<MetaGraph> decode_saved_model(std::string_view bytes);

@@ -209,7 +209,8 @@ class Loader {
   void name_assets(io::GraphDef& graph, const io::MetaGraph& meta) const {
     std::map<std::string, std::string, std::less<>> files;  // by node
     for (const auto& [tensor, file] : meta.assets) {
-      if (file.empty() || fs::path(file).is_absolute() || file.find("..") != std::string::npos)
+      const fs::path path(file);
+      if (file.empty() || path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end())
         throw DataLossError(detail::join("'", file, "' is no name of a file in the folder of assets"));
       files.emplace(io::without_zero(tensor), (fs::path(folder_) / "assets" / file).string());
     }
