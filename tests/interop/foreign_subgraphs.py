@@ -146,6 +146,15 @@ def small_integers(x):
         small = tf.cast(whole * 300, dtype)
         yield dtype.name, tf.cast(tf.concat([small * small + tf.constant([[3, 0, 7]], dtype), -small[:1]] if dtype.min < 0 else [small], 0), tf.int64)
         yield dtype.name + " moved", tf.cast(tf.where(x > 0, tf.reverse(tf.gather(small, [1, 0]), [1]), tf.zeros_like(small)), tf.int64)
+        flat, to = tf.reshape(small, [-1]), tf.constant([[1], [3], [1], [0], [1], [3]])
+        placed = [tf.scatter_nd(to, flat, [5])] + [scatter(flat[1:], to[:5] % 5, flat[1:] * flat[:5]) for scatter in (
+            tf.tensor_scatter_nd_add, tf.tensor_scatter_nd_sub, tf.tensor_scatter_nd_max, tf.tensor_scatter_nd_min)]
+        yield dtype.name + " placed", tf.cast(tf.stack(placed), tf.int64)
+        unique, where = tf.unique(tf.roll(tf.reverse_sequence(small, [2, 3], 1), 1, 1)[1])
+        sums = tf.math.segment_sum(tf.transpose(small), [0, 0, 1]) + tf.math.unsorted_segment_sum(tf.transpose(small), [1, 0, 1], 2)
+        yield dtype.name + " summed", tf.cast(tf.concat([unique + tf.cast(where, dtype), tf.linalg.diag_part(sums)], 0), tf.int64)
+    signs = tf.bitcast(tf.bitcast(whole * 30000000, tf.uint32) // 3, tf.int32) + tf.cast(tf.bitcast(tf.cast(whole * 7, tf.uint8), tf.int8), tf.int32)
+    yield "signs", signs - tf.cast(tf.bitcast(tf.cast(whole, tf.int16), tf.uint16), tf.int32)
     bits = tf.bitwise
     yield "bits", tf.cast(bits.right_shift(bits.bitwise_xor(tf.cast(whole, tf.int8), tf.constant(15, tf.int8)), tf.constant(2, tf.int8)), tf.int32)
 
@@ -159,10 +168,13 @@ def unsigned(x):
     made = {"maximum": tf.maximum(a, b), "minimum": tf.minimum(a, b), "max": tf.reduce_max(square, 1), "min": tf.reduce_min(square, 0, keepdims=True),
             "quotient": a // divisors, "remainder": a % divisors, "other_quotient": b // divisors, "truncated": tf.raw_ops.TruncateDiv(x=b, y=divisors),
             "shifted": tf.bitwise.right_shift(a, counts), "of_floats": tf.cast(tf.constant([0.0, 2.7, 9.3e18, 1.8e19], tf.float64), tf.uint64),
+            "top": tf.math.top_k(square, 2)[0], "relu6": tf.raw_ops.Relu6(features=a), "relu": tf.raw_ops.Relu(features=a),
+            "highest": tf.tensor_scatter_nd_max(a, [[1], [4], [1]], b[:3]), "lowest": tf.tensor_scatter_nd_min(a, [[1], [4], [1]], b[:3]),
             "clipped": tf.clip_by_value(a, tf.constant(5, tf.uint64), tf.constant((1 << 63) + 5, tf.uint64))}
     for name, result in made.items():
         yield name, tf.bitcast(result, tf.int64)
-    yield from {"less": a < b, "at_most": a <= b, "greater": a > b, "at_least": a >= b, "first": tf.argmax(a), "last": tf.argmin(square, 1, output_type=tf.int32),
+    yield from {"places": tf.math.top_k(square, 2)[1], "less": a < b,
+                "at_most": a <= b, "greater": a > b, "at_least": a >= b, "first": tf.argmax(a), "last": tf.argmin(square, 1, output_type=tf.int32),
                 "doubles": tf.cast(a, tf.float64), "floats": tf.cast(a, tf.float32)}.items()
 
 

@@ -1,5 +1,6 @@
 #include "io/tensorflow/unsigned_order.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -14,7 +15,10 @@ constexpr double most_positive = 0x1p63;  ///< one more than the greatest number
 bool is_comparison(std::string_view op) {
   return op == "Less" || op == "LessEqual" || op == "Greater" || op == "GreaterEqual";
 }
-bool is_choice(std::string_view op) { return op == "Maximum" || op == "Minimum" || op == "Max" || op == "Min"; }
+bool is_scattered_choice(std::string_view op) { return op == "TensorScatterMax" || op == "TensorScatterMin"; }
+bool is_choice(std::string_view op) {
+  return op == "Maximum" || op == "Minimum" || op == "Max" || op == "Min" || is_scattered_choice(op);
+}
 bool is_place(std::string_view op) { return op == "ArgMax" || op == "ArgMin"; }
 bool is_quotient(std::string_view op) { return op == "FloorDiv" || op == "TruncateDiv"; }
 bool is_remainder(std::string_view op) { return op == "FloorMod" || op == "TruncateMod"; }
@@ -85,13 +89,12 @@ class Unsigned {
     return choose(of_numbers("Less", x, limit, dtype), cast(x, dtype, int64), ordered(cast(rest, dtype, int64)));
   }
 
-  /// The node gives a tensor that stands for its own.
-  void become(std::string result) {
-    std::vector<std::string> inputs{std::move(result)};
-    inputs.insert(inputs.end(), node_.inputs.begin() + static_cast<std::ptrdiff_t>(data_inputs(node_)),
-                  node_.inputs.end());
-    node_.op = "Identity";
-    node_.inputs = std::move(inputs);
+  /// The node gives tensors that stand for its own.
+  void become(std::vector<std::string> results) {
+    node_.op = results.size() == 1 ? "Identity" : "IdentityN";
+    results.insert(results.end(), node_.inputs.begin() + static_cast<std::ptrdiff_t>(data_inputs(node_)),
+                   node_.inputs.end());
+    node_.inputs = std::move(results);
   }
 
  private:
@@ -118,9 +121,11 @@ bool is_cast_of_floats(const NodeDef& node) {
 
 bool can_order_unsigned(const NodeDef& node) {
   const std::string_view op = node.op;
-  if (data_inputs(node) == 1) return is_cast_of_floats(node);
-  return data_inputs(node) == 2 && (is_comparison(op) || is_choice(op) || is_place(op) || is_quotient(op) ||
-                                    is_remainder(op) || op == "RightShift");
+  if (data_inputs(node) == 1) return is_cast_of_floats(node) || op == "Relu" || op == "Relu6";
+  if (data_inputs(node) == 3) return is_scattered_choice(op);
+  return data_inputs(node) == 2 && !is_scattered_choice(op) &&
+         (op == "TopKV2" || is_comparison(op) || is_choice(op) || is_place(op) || is_quotient(op) || is_remainder(op) ||
+          op == "RightShift");
 }
 
 void order_unsigned(NodeDef& node, const AttrDefs& types, std::vector<NodeDef>& added) {
@@ -130,23 +135,34 @@ void order_unsigned(NodeDef& node, const AttrDefs& types, std::vector<NodeDef>& 
   AttrDefs result{{"T", code_of(int64)}};
   if (op == "Cast") {
     const DType from = type_of(types, "SrcT"), to = type_of(types, "DstT");
-    made.become(is_floating(to) ? made.to_real(made.in(0), to) : made.from_real(made.in(0), from));
+    made.become({is_floating(to) ? made.to_real(made.in(0), to) : made.from_real(made.in(0), from)});
     result = {{"T", code_of(to)}};
   } else if (is_quotient(op)) {
-    made.become(made.quotient(made.in(0), made.in(1)));
+    made.become({made.quotient(made.in(0), made.in(1))});
   } else if (is_remainder(op)) {
     const std::string whole = made.of_numbers("Mul", made.quotient(made.in(0), made.in(1)), made.in(1));
-    made.become(made.of_numbers("Sub", made.in(0), whole));
+    made.become({made.of_numbers("Sub", made.in(0), whole)});
   } else if (op == "RightShift") {
-    made.become(made.shifted(made.in(0), made.in(1)));
+    made.become({made.shifted(made.in(0), made.in(1))});
+  } else if (op == "Relu") {
+    made.become({made.in(0)});
+  } else if (op == "Relu6") {
+    made.become({made.ordered(made.of_numbers("Minimum", made.ordered(made.in(0)), made.ordered(made.number(6))))});
+  } else if (op == "TopKV2") {
+    const std::string top = made.add(op, {made.ordered(made.in(0)), made.in(1)}, node.attrs);
+    made.become({made.ordered(top), top + ":1"});
+    const DType places = type_of(types, "index_type");
+    result = {{"T", ListDef{.types = {code_of(int64), code_of(places == DType::unknown ? int32 : places)}}}};
   } else {
-    const std::string first = made.ordered(made.in(0)), second = has_axes ? made.in(1) : made.ordered(made.in(1));
+    std::vector<std::string> inputs(node.inputs.begin(),
+                                    node.inputs.begin() + static_cast<std::ptrdiff_t>(data_inputs(node)));
+    inputs.front() = made.ordered(inputs.front());
+    if (!has_axes) inputs.back() = made.ordered(inputs.back());
     if (!is_choice(op)) {
-      node.inputs[0] = first;
-      node.inputs[1] = second;
+      std::copy(inputs.begin(), inputs.end(), node.inputs.begin());
       return;
     }
-    made.become(made.ordered(made.add(op, {first, second}, node.attrs)));
+    made.become({made.ordered(made.add(op, inputs, node.attrs))});
   }
   node.attrs = std::move(result);
 }

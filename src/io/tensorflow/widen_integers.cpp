@@ -69,16 +69,20 @@ constexpr std::string_view passing_updates =
 /// The ops whose results are in the range of their inputs, or are of another type.
 constexpr std::string_view passing =
     "_Arg ArgMax ArgMin Assign AssignVariableOp BatchMatMulV3 BatchToSpaceND BitwiseAnd BitwiseOr BitwiseXor "
-    "BroadcastTo Case ConcatV2 Const DepthToSpace DisableCopyOnRead Empty EnsureShape Enter Equal Exit ExpandDims "
-    "Fill FloorMod Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If Less LessEqual LoopCond Max "
-    "Maximum Merge Min Minimum MirrorPad NextIteration NotEqual OneHot OnesLike Pack Pad PadV2 Placeholder "
-    "PlaceholderWithDefault Rank ReadVariableOp Relu Relu6 Reshape ResizeNearestNeighbor ResourceGather RestoreV2 "
-    "Reverse ReverseV2 RightShift SaveV2 Select SelectV2 Shape ShapeN Sign Size Slice SpaceToBatchND SpaceToDepth "
-    "Split SplitV Squeeze StatelessCase StatelessIf StatelessWhile StopGradient StridedSlice Switch Tile TopKV2 "
-    "Transpose TruncateMod Unpack VarHandleOp VarIsInitializedOp VariableV2 Variable While ZerosLike";
+    "BroadcastTo Case ConcatV2 Const DepthToSpace DisableCopyOnRead DynamicPartition DynamicStitch Empty EnsureShape "
+    "Enter Equal Exit ExpandDims Fill FloorMod Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If "
+    "Less LessEqual ListDiff LoopCond MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV3 MatrixDiagV3 "
+    "MatrixSetDiag MatrixSetDiagV3 Max Maximum Merge Min Minimum MirrorPad NextIteration NotEqual OneHot OnesLike "
+    "Pack Pad PadV2 ParallelDynamicStitch Placeholder PlaceholderWithDefault Rank ReadVariableOp Relu Relu6 Reshape "
+    "ResizeNearestNeighbor ResourceGather RestoreV2 Reverse ReverseSequence ReverseV2 RightShift Roll SaveV2 "
+    "SegmentMax SegmentMin Select SelectV2 Shape ShapeN Sign Size Slice SpaceToBatchND SpaceToDepth SparseToDense "
+    "Split SplitV Squeeze StatelessCase StatelessIf StatelessWhile StopGradient StridedSlice Switch TensorScatterMax "
+    "TensorScatterMin TensorScatterUpdate Tile TopKV2 Transpose TruncateMod Unique UniqueV2 UniqueWithCounts "
+    "UniqueWithCountsV2 Unpack VarHandleOp Variable VariableV2 VarIsInitializedOp Where While ZerosLike";
 /// Those whose results may leave it.
 constexpr std::string_view leaving =
-    "Abs Add AddN AddV2 Cast Cumprod Cumsum FloorDiv Invert LeftShift Mul Neg Prod Square Sub Sum TruncateDiv";
+    "Abs Add AddN AddV2 BatchMatMul BatchMatMulV2 Cast Cumprod Cumsum FloorDiv Invert LeftShift MatMul Mul Neg Prod "
+    "ScatterNd SegmentSum Square Sub Sum TensorScatterAdd TensorScatterSub TruncateDiv UnsortedSegmentSum";
 /// Those of quantized numbers. They know their types by the attributes that begin with `quantized_type`.
 constexpr std::string_view quantizing =
     "Dequantize QuantizeDownAndShrinkRange QuantizeV2 QuantizedAvgPool QuantizedBiasAdd QuantizedConcat "
@@ -89,7 +93,8 @@ constexpr std::string_view quantizing =
 constexpr std::string_view ordering =
     "ArgMax ArgMin FloorDiv FloorMod Greater GreaterEqual Less LessEqual Max Maximum Min Minimum Relu Relu6 "
     "ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterNdMax ResourceScatterNdMin RightShift "
-    "ScatterDiv ScatterMax ScatterMin ScatterNdMax ScatterNdMin Sign TopKV2 TruncateDiv TruncateMod";
+    "ScatterDiv ScatterMax ScatterMin ScatterNdMax ScatterNdMin SegmentMax SegmentMin Sign TensorScatterMax "
+    "TensorScatterMin TopKV2 TruncateDiv TruncateMod";
 
 bool has_type(const NodeDef& node, TypeCode type) {
   return std::any_of(node.attrs.begin(), node.attrs.end(), [&](const auto& each) {
@@ -98,13 +103,15 @@ bool has_type(const NodeDef& node, TypeCode type) {
   });
 }
 
-/// Whether a node only takes whole numbers of 64 bits for such with or without a sign.
+/// Whether a node only takes whole numbers for such of as many bits with or without a sign, as a Cast does.
 bool keeps_bits(const NodeDef& node) {
-  const auto is_long = [&](std::string_view name) {
+  const auto bits = [&](std::string_view name) {
     const auto* type = attr_of<TypeCode>(node, name);
-    return type && (*type == uint64_type || *type == code_of(int64));
+    const Narrow* narrow = type ? find_narrow(*type) : nullptr;
+    if (narrow) return narrow->is_quantized ? 0 : narrow->bits;
+    return !type ? 0 : *type == code_of(uint8) ? 8 : *type == code_of(int32) ? 32 : *type == code_of(int64) ? 64 : 0;
   };
-  return node.op == "Bitcast" && is_long("T") && is_long("type");
+  return node.op == "Bitcast" && bits("T") > 0 && bits("T") == bits("type");
 }
 
 /// Whether a node draws words of a type without a sign, all of whose values are as likely.
@@ -185,6 +192,10 @@ class Widener {
   }
 
   void widen(NodeDef& node) {
+    if (keeps_bits(node)) {
+      node.op = "Cast";
+      node.attrs = {{"SrcT", node.attrs.at("T")}, {"DstT", node.attrs.at("type")}};
+    }
     if (draws_words(node) && *attr_of<TypeCode>(node, "dtype") == uint32_type) return draw_signed(node);
     const bool is_ordered = needs_order(node);
     const AttrDefs before = is_ordered ? node.attrs : AttrDefs();
@@ -202,10 +213,6 @@ class Widener {
         std::transform(list->types.begin(), list->types.end(), list->types.begin(), widened);
     }
     if (is_ordered) return order_unsigned(node, before, added_);
-    if (keeps_bits(node)) {
-      node.op = "Identity";
-      node.attrs.erase("type");
-    }
     if (node.op == "Const") {
       auto& value = node.attrs.at("value");
       value = decode_parts(std::get<RawAttr>(value)).first;
