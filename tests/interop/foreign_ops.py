@@ -401,6 +401,7 @@ def volumes():
         options = dict(strides=strides, padding=padding)
         yield Case("Conv3DBackpropInputV2", [1, 5, 3, 4, 2], filters, g, images=[0, 2], **options)
         yield Case("Conv3DBackpropFilterV2", volume, [3, 2, 2, 2, 3], g, images=[0, 2], gives_image=False, **options)
+        yield Case("ExtractVolumePatches", volume, ksizes=[1, 3, 1, 2, 1], strides=[1, 2, 1, 3, 1], padding=padding)
     window = dict(ksize=[1, 3, 2, 2, 1], strides=[1, 2, 2, 1, 1])
     for padding, result in (("SAME", (1, 3, 2, 4, 2)), ("VALID", (1, 2, 1, 3, 2))):
         g = points(185, *result)

@@ -20,7 +20,7 @@ Tensors read_patches(const ForeignNode& n) {
   const Track columns = track(n, shape.sizes()[2], sizes[2], strides[2], rates[2]);
   return n.composed([&] {
     const std::int64_t depth = product(product(rows.window, columns.window), shape.sizes()[3]);
-    return reshape(windows(n.in(0), rows, columns, 0), {-1, rows.count, columns.count, depth});
+    return reshape(windows(n.in(0), {rows, columns}, 0), {-1, rows.count, columns.count, depth});
   });
 }
 
@@ -120,7 +120,7 @@ Tensors read_pool_with_places(const ForeignNode& n) {
     const auto from = [](const Track& along, const Shape& shape) {
       return reshape(arange(along.count, {.dtype = int64}) * along.stride - along.before, shape);
     };
-    const Tensor place = argmax(windows(x, rows, columns, -std::numeric_limits<double>::infinity()), 3);
+    const Tensor place = argmax(windows(x, {rows, columns}, -std::numeric_limits<double>::infinity()), 3);
     const Tensor row = floor_divide(place, columns.window) + from(rows, {rows.count, 1, 1});
     const Tensor column = mod(place, columns.window) + from(columns, {columns.count, 1});
     Tensor flat = (row * width + column) * channels + arange(channels, {.dtype = int64});

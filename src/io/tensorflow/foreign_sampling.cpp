@@ -326,7 +326,7 @@ Tensor dilated(const ForeignNode& n, const Tensor& x, const Tensor& filter) {
   const Track rows = track(n, shape.sizes()[1], sizes.sizes()[0], strides[1], rates[1]);
   const Track columns = track(n, shape.sizes()[2], sizes.sizes()[1], strides[2], rates[2]);
   const Tensor flat = reshape(filter, {product(sizes.sizes()[0], sizes.sizes()[1]), sizes.sizes()[2]});
-  const Tensor sums = windows(x, rows, columns, -std::numeric_limits<double>::infinity()) + flat;
+  const Tensor sums = windows(x, {rows, columns}, -std::numeric_limits<double>::infinity()) + flat;
   return squeeze(take_along_axis(sums, expand_dims(argmax(sums, 3), 3), 3), 3);
 }
 

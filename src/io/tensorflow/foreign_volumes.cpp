@@ -85,6 +85,23 @@ Tensors read_largest_gradient(const ForeignNode& n) {
   });
 }
 
+Tensors read_patches(const ForeignNode& n) {
+  const Shape& shape = n.in(0).shape();
+  require_volumes(n, shape);
+  const auto sizes = for_axes(n, "ksizes", 5), strides = for_axes(n, "strides", 5);
+  std::vector<Track> tracks;
+  std::vector<std::int64_t> result{-1};
+  std::int64_t depth = shape.sizes()[4];
+  for (int axis = 1; axis < 4; ++axis) {
+    const std::size_t i = static_cast<std::size_t>(axis);
+    tracks.push_back(track(n, shape.sizes()[axis], sizes[i], strides[i], 1));
+    result.push_back(tracks.back().count);
+    depth = product(depth, sizes[i]);
+  }
+  result.push_back(depth);
+  return n.composed([&] { return reshape(windows(n.in(0), tracks, 0), result); });
+}
+
 }  // namespace
 
 ForeignOps foreign_volumes() {
@@ -97,6 +114,11 @@ ForeignOps foreign_volumes() {
        .outputs = {like(1)},
        .read = read_average_pool_3d_gradient},
       {.name = "Conv3D", .inputs = 2, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_conv},
+      {.name = "ExtractVolumePatches",
+       .inputs = 1,
+       .lacks_sizes = lacks_element_sizes,
+       .outputs = {like(0)},
+       .read = read_patches},
       {.name = "MaxPool3D", .inputs = 1, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_pool},
       {.name = "MaxPool3DGrad",
        .inputs = 3,

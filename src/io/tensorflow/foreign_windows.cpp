@@ -37,14 +37,29 @@ std::vector<std::int64_t> for_axes(const ForeignNode& n, std::string_view name, 
   return list;
 }
 
-Tensor windows(const Tensor& x, const Track& rows, const Track& columns, double border) {
-  const std::int64_t channels = x.shape().sizes()[3];
-  const std::vector<Padding> widths{{}, {rows.before, rows.after}, {columns.before, columns.after}, {}};
-  const Tensor bordered = pad(x, widths, {.value = border});
-  const Tensor picked = gather(gather(bordered, rows.places(), 1), columns.places(), 2);
-  const Tensor parts = reshape(picked, {-1, rows.count, rows.window, columns.count, columns.window, channels});
-  return reshape(transpose(parts, {0, 1, 3, 2, 4, 5}),
-                 {-1, rows.count, columns.count, product(rows.window, columns.window), channels});
+Tensor windows(const Tensor& x, const std::vector<Track>& tracks, double border) {
+  const std::int64_t channels = x.shape().sizes()[static_cast<int>(tracks.size()) + 1];
+  std::vector<Padding> widths(tracks.size() + 2);
+  // Places and elements of the window in turns, which become places first.
+  std::vector<std::int64_t> parts{-1}, result{-1};
+  std::vector<int> places{0}, elements;
+  std::int64_t window = 1;
+  for (std::size_t i = 0; i < tracks.size(); ++i) {
+    const Track& each = tracks[i];
+    widths[i + 1] = {each.before, each.after};
+    places.push_back(static_cast<int>(parts.size()));
+    elements.push_back(static_cast<int>(parts.size()) + 1);
+    parts.insert(parts.end(), {each.count, each.window});
+    result.push_back(each.count);
+    window = product(window, each.window);
+  }
+  Tensor picked = pad(x, widths, {.value = border});
+  for (std::size_t i = 0; i < tracks.size(); ++i) picked = gather(picked, tracks[i].places(), static_cast<int>(i) + 1);
+  places.insert(places.end(), elements.begin(), elements.end());
+  places.push_back(static_cast<int>(parts.size()));
+  parts.push_back(channels);
+  result.insert(result.end(), {window, channels});
+  return reshape(transpose(reshape(picked, parts), places), result);
 }
 
 }  // namespace tapestry::io

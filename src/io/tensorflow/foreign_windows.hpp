@@ -25,7 +25,8 @@ Track track(const ForeignNode& n, std::int64_t size, std::int64_t window, std::i
 /// The attribute of that name: one number for each axis, those of the batch and of the channels 1.
 std::vector<std::int64_t> for_axes(const ForeignNode& n, std::string_view name, std::size_t rank);
 
-/// The windows over images: [batch, rows, columns, elements of the window, channels].
-Tensor windows(const Tensor& x, const Track& rows, const Track& columns, double border);
+/// The windows over images, or over volumes, by a track for each axis: [batch, rows, columns, elements of the window,
+/// channels].
+Tensor windows(const Tensor& x, const std::vector<Track>& tracks, double border);
 
 }  // namespace tapestry::io
