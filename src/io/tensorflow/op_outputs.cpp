@@ -107,12 +107,12 @@ constexpr NamedOutputs named_outputs[] = {
      "TensorArrayGatherV3 TensorArrayPack TensorArrayRead TensorArrayReadV2 TensorArrayReadV3 TensorMapLookup"},
     {"values", "LookupTableFind LookupTableFindV2 NthElement TensorListGather Unstage"},
     {"y",
-     "Abs Acos Acosh Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 "
-     "BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil ComplexAbs ConjugateTranspose Cos Cosh "
-     "DataFormatDimMap DataFormatVecPermute Dawsn DeepCopy Digamma Erf Erfc Erfinv Exp Expint Expm1 Floor FresnelCos "
-     "FresnelSin InplaceAdd InplaceSub InplaceUpdate Inv Invert InvertPermutation IsFinite IsInf IsNan Lgamma Log "
-     "Log1p LogicalNot Ndtri Neg OnesLike PopulationCount Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Spence "
-     "Sqrt Square Tan Tanh Transpose ZerosLike"},
+     "Abs Acos Acosh Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e "
+     "BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil ComplexAbs ConjugateTranspose Cos Cosh DataFormatDimMap "
+     "DataFormatVecPermute Dawsn DeepCopy Digamma Erf Erfc Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin "
+     "InplaceAdd InplaceSub InplaceUpdate Inv Invert InvertPermutation IsFinite IsInf IsNan Lgamma Log Log1p "
+     "LogicalNot Ndtri Neg OnesLike PopulationCount Reciprocal Rint Round Rsqrt Sigmoid Sign Sin Sinh Spence Sqrt "
+     "Square Tan Tanh Transpose ZerosLike"},
     {"z",
      "Add AddV2 ApproximateEqual Atan2 Betainc BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan Equal FloorDiv FloorMod "
      "Greater GreaterEqual Igamma IgammaGradA Igammac InvGrad LeftShift Less LessEqual LogicalAnd LogicalOr Maximum "
@@ -123,12 +123,18 @@ constexpr NamedOutputs named_outputs[] = {
     {"d_values d_default_value", "RaggedFillEmptyRowsGrad SparseFillEmptyRowsGrad"},
     {"e v", "BatchSelfAdjointEigV2 Eig SelfAdjointEigV2"},
     {"grad_handle flow_out", "TensorArrayGradV3 TensorArrayGradWithShape"},
+    {"group_size group_key", "CollectiveAssignGroupV2"},
+    {"handle deleter",
+     "AnonymousIteratorV2 AnonymousMemoryCache AnonymousMultiDeviceIterator AnonymousRandomSeedGenerator "
+     "AnonymousSeedGenerator"},
     {"handle flow", "TensorArrayV3"},
     {"key counter", "StatelessRandomGetKeyCounter"},
-    {"keys values", "LookupTableExport LookupTableExportV2"},
+    {"key value", "ReaderRead ReaderReadV2"},
+    {"keys values", "LookupTableExport LookupTableExportV2 ReaderReadUpTo ReaderReadUpToV2"},
     {"loss backprop", "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"},
     {"loss gradient", "CTCLoss CTCLossV2"},
     {"lu p", "Lu"},
+    {"nearest_center_indices nearest_center_distances", "NearestNeighbors"},
     {"ngrams ngrams_splits", "StringNGrams"},
     {"out idx", "ListDiff"},
     {"output argmax", "MaxPoolWithArgmax"},
@@ -139,9 +145,11 @@ constexpr NamedOutputs named_outputs[] = {
     {"output_handle tensor", "TensorListPopBack"},
     {"output_indices output_shape", "SparseReshape"},
     {"output_indices output_values", "SparseReorder SparseSparseMaximum SparseSparseMinimum"},
+    {"output_min output_max", "RequantizationRange RequantizationRangePerChannel"},
     {"output_values output_row_splits", "RaggedCross"},
     {"q r", "Qr"},
     {"r0 r1", "BroadcastGradientArgs"},
+    {"remapping num_present", "GenerateVocabRemapping"},
     {"rois roi_probabilities", "GenerateBoundingBoxProposals"},
     {"row_splits char_values", "UnicodeDecode"},
     {"rt_nested_splits rt_dense_values", "RaggedRange"},
@@ -152,34 +160,58 @@ constexpr NamedOutputs named_outputs[] = {
     {"value lengths", "TensorArrayConcat TensorArrayConcatV2 TensorArrayConcatV3"},
     {"values indices", "ApproxTopK TopK TopKV2"},
     {"y idx", "Unique UniqueV2"},
+    {"activations min_activations max_activations", "QuantizedRelu QuantizedRelu6 QuantizedReluX"},
     {"backprops_wrt_input backprop_wrt_min backprop_wrt_max",
      "FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient"},
     {"begin size bboxes",
      "SampleDistortedBoundingBox SampleDistortedBoundingBoxV2 StatelessSampleDistortedBoundingBox"},
     {"indices ids weights", "ComputeAccidentalHits"},
     {"indices values dense_shape", "CSRSparseMatrixToSparseTensor"},
-    {"indices values shape", "StringSplit StringSplitV2"},
+    {"indices values shape", "SparseAccumulatorTakeGradient StringSplit StringSplitV2"},
     {"input_backprop input_min_backprop input_max_backprop", "QuantizeAndDequantizeV4Grad"},
     {"key counter alg", "StatelessRandomGetKeyCounterAlg"},
-    {"output output_min output_max", "QuantizeDownAndShrinkRange QuantizeV2"},
+    {"out min_out max_out",
+     "QuantizedMatMul QuantizedMatMulWithBias QuantizedMatMulWithBiasAndRelu "
+     "QuantizedMatMulWithBiasAndReluAndRequantize QuantizedMatMulWithBiasAndRequantize"},
+    {"output min_out max_out", "QuantizedBiasAdd"},
+    {"output min_output max_output",
+     "QuantizedAvgPool QuantizedConv2D QuantizedConv2DAndRelu QuantizedConv2DAndReluAndRequantize "
+     "QuantizedConv2DAndRequantize QuantizedConv2DPerChannel QuantizedConv2DWithBias QuantizedConv2DWithBiasAndRelu "
+     "QuantizedConv2DWithBiasAndReluAndRequantize QuantizedConv2DWithBiasAndRequantize "
+     "QuantizedConv2DWithBiasSignedSumAndReluAndRequantize QuantizedConv2DWithBiasSumAndRelu "
+     "QuantizedConv2DWithBiasSumAndReluAndRequantize QuantizedDepthwiseConv2D QuantizedDepthwiseConv2DWithBias "
+     "QuantizedDepthwiseConv2DWithBiasAndRelu QuantizedDepthwiseConv2DWithBiasAndReluAndRequantize QuantizedMaxPool"},
+    {"output output_min output_max",
+     "QuantizeDownAndShrinkRange QuantizeV2 QuantizedConcat QuantizedConcatV2 QuantizedReshape Requantize "
+     "RequantizePerChannel"},
     {"output row_pooling_sequence col_pooling_sequence", "FractionalAvgPool FractionalMaxPool"},
+    {"output_indices output_values output_dense_shape",
+     "DenseCountSparseOutput RaggedCountSparseOutput SparseCountSparseOutput"},
     {"output_indices output_values output_shape",
      "SparseConcat SparseCross SparseCrossHashed SparseCrossV2 SparseReduceMaxSparse SparseReduceSumSparse "
      "SparseSlice"},
+    {"resized_images out_min out_max", "QuantizedResizeBilinear"},
+    {"result result_min result_max", "QuantizedBatchNormWithGlobalNormalization"},
     {"result_indices result_values result_shape",
      "DenseToDenseSetOperation DenseToSparseSetOperation SparseToSparseSetOperation"},
     {"row_ptrs col_inds values", "CSRSparseMatrixComponents"},
     {"row_splits char_values char_to_byte_starts", "UnicodeDecodeWithOffsets"},
     {"s u v", "BatchSvd Svd"},
     {"sampled_candidates true_expected_count sampled_expected_count",
-     "LogUniformCandidateSampler UniformCandidateSampler"},
+     "AllCandidateSampler FixedUnigramCandidateSampler LearnedUnigramCandidateSampler LogUniformCandidateSampler "
+     "ThreadUnsafeUnigramCandidateSampler UniformCandidateSampler"},
     {"selected_indices selected_scores valid_outputs", "NonMaxSuppressionV5"},
     {"sparse_indices sparse_values sparse_dense_shape", "RaggedTensorToSparse"},
-    {"sparse_indices sparse_values sparse_shape", "DeserializeSparse"},
+    {"sparse_indices sparse_values sparse_shape",
+     "DeserializeManySparse DeserializeSparse TakeManySparseFromTensorsMap"},
     {"sum_indices sum_values sum_shape", "SparseAdd"},
     {"y idx count", "UniqueWithCounts UniqueWithCountsV2"},
+    {"y y_min y_max", "QuantizedInstanceNorm"},
+    {"z min_z max_z", "QuantizedAdd QuantizedMul"},
     {"d_x d_h_prev d_c_bar d_r_bar_u_bar", "GRUBlockCellGrad"},
     {"decoded_indices decoded_values decoded_shape log_probability", "CTCGreedyDecoder"},
+    {"input_backprop input_h_backprop input_c_backprop params_backprop",
+     "CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3"},
     {"nmsed_boxes nmsed_scores nmsed_classes valid_detections", "CombinedNonMaxSuppression"},
     {"output output_h output_c reserve_space", "CudnnRNN"},
     {"output_indices output_values empty_row_indicator reverse_index_map", "SparseFillEmptyRows"},
@@ -194,16 +226,19 @@ constexpr NamedOutputs named_outputs[] = {
     {"y batch_mean batch_variance reserve_space_1 reserve_space_2", "FusedBatchNorm FusedBatchNormV2"},
     {"y batch_mean batch_variance reserve_space_1 reserve_space_2 reserve_space_3", "FusedBatchNormV3"},
     {"i cs f o ci co h", "BlockLSTM BlockLSTMV2 LSTMBlockCell"},
+    {"vocab_word vocab_freq words_per_epoch current_epoch total_words_processed examples labels", "Skipgram"},
     {"x_grad cs_prev_grad h_prev_grad w_grad wci_grad wcf_grad wco_grad b_grad", "BlockLSTMGrad BlockLSTMGradV2"},
-    {"batched_tensors=T batch_index id", "Batch"},
-    {"decoded_indices=top_paths decoded_values=top_paths decoded_shape=top_paths log_probability",
-     "CTCBeamSearchDecoder"},
-    {"indices keys values=component_types", "BarrierTakeMany"},
     {"key values=dtypes", "MapUnstageNoKey OrderedMapUnstageNoKey"},
-    {"output_indices=num_split output_values=num_split output_shape=num_split", "SparseSplit"},
     {"output_nested_splits=OUTPUT_RAGGED_RANK output_dense_values", "RaggedGather"},
     {"output_nested_splits=output_ragged_rank output_dense_values", "RaggedTensorFromVariant"},
     {"sizes values=output_types", "DecodeProtoV2"},
+    {"batched_tensors=T batch_index id", "Batch"},
+    {"indices keys values=component_types", "BarrierTakeMany"},
+    {"out_example_state_data out_delta_sparse_weights=num_sparse_features out_delta_dense_weights=num_dense_features",
+     "SdcaOptimizer SdcaOptimizerV2"},
+    {"output_indices=num_split output_values=num_split output_shape=num_split", "SparseSplit"},
+    {"decoded_indices=top_paths decoded_values=top_paths decoded_shape=top_paths log_probability",
+     "CTCBeamSearchDecoder"},
     {"sparse_indices=Nsparse sparse_values=sparse_types sparse_shapes=Nsparse dense_values=Tdense", "ParseExample"},
     {"sparse_indices=num_sparse sparse_values=sparse_types sparse_shapes=num_sparse dense_values=Tdense",
      "ParseSingleExample"},
