@@ -389,6 +389,20 @@ TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   refuses(loop("less", "add_if_even"), 4);
 }
 
+TEST_CASE("what fills a shape that is computed has a gradient") {
+  const Graph graph = read(
+      placeholder_node("x", "") +
+      node("sizes", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { dim { size: 2 } }")) +
+      node("square", "Square", {"x"}, t_float) + node("y", "Fill", {"sizes", "square"}, t_float));
+  const auto at = [&](const std::string& name) { return graph.get_tensor_by_name(name + ":0"); };
+  const Model model({.inputs = {{"x", at("x")}, {"sizes", at("sizes")}}, .outputs = {{"y", at("y")}}});
+  const Variable x(3.0F);
+  GradientTape tape;
+  const Tensor y = model({{"x", x}, {"sizes", {2, 5}}})[0];
+  check_same(y, full({2, 5}, 9.0F));
+  check_same(tape.gradient(reduce_sum(y), x), tensor(60.0F));
+}
+
 TEST_CASE("a model whose shapes are computed is called with sizes that a trace does not know") {
   const std::string t_int = attr("T", "type: DT_INT32");
   const Graph graph = read(

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/lack_refusal.hpp"
+#include "dispatch/recorder.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
 
 namespace tapestry::io {
@@ -14,7 +15,9 @@ namespace {
 
 Tensors read_fill(const ForeignNode& n) {
   const OpRule& rule = *rule_of("Fill");
-  if (!n.in(1) || !n.in(1).is_symbolic()) return make_op(rule, n.node, {}, n.node.direct_attrs(rule), n.where);
+  // A number that a call of the graph gives may be on a tape.
+  if (!n.in(1) || (!n.in(1).is_symbolic() && open_sink()))
+    return make_op(rule, n.node, {}, n.node.direct_attrs(rule), n.where);
   return {broadcast_to(n.in(1), n.shape(0), n.name())};
 }
 
