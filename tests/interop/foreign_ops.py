@@ -32,6 +32,8 @@ def elementwise():
     yield Case("ApproximateEqual", x, Fed(x.value + np.float32([1e-6, 1e-3, 0, -1e-2])), tolerance=1e-4)
     yield Case("AccumulateNV2", (x, y, x), shape=[3, 4])
     yield Case("AddN", (x, y, x))
+    for equation in ("ij->jij", "i...->...ii", "ij,jk->kki"):
+        yield Case("Einsum", (x,) if "," not in equation else (x, points(7, 4, 3)), equation=equation)
     yield Case("Cross", points(3, 2, 3), points(4, 2, 3))
     yield Case("EuclideanNorm", x, [1], keep_dims=True)
     yield Case("EuclideanNorm", x, [0])
@@ -64,6 +66,8 @@ def gradients():
     y, g, x = points(10, 3, 4, low=0.3), points(11, 3, 4), points(12, 3, 4, low=-4, high=8.2)
     for op in ("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad", "TanhGrad", "SigmoidGrad"):
         yield Case(op, y, g)
+    yield Case("SqrtGrad", Fed([0, 2, 0, 0]), Fed([0, 1, -1, 2]), smooth=False)
+    yield Case("RsqrtGrad", Fed([np.inf, 2, np.inf]), Fed([0, 1, 2]), smooth=False)
     for op in ("Relu6Grad", "SeluGrad", "EluGrad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad", "ReluGrad"):
         yield Case(op, g, x)
     for mode, widths in (("REFLECT", [[0, 0], [2, 1], [1, 0]]), ("SYMMETRIC", [[0, 0], [2, 3], [0, 1]])):

@@ -1,6 +1,8 @@
 // Slices, joins, blocks, rows by indices.
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 #include <utility>
 
 #include "io/tensorflow/foreign_parts.hpp"
@@ -77,11 +79,50 @@ Tensors read_batch_gather(const ForeignNode& n) {
       [&] { return reshape(take_along_axis(x, broadcast_to(reshape(indices, flat), places), axis), result); });
 }
 
+/// The size of the axis that has this label in an equation's term.
+std::int64_t size_of_label(const Shape& shape, std::string_view term, char label) {
+  const std::size_t at = term.find(label), dots = term.find("...");
+  if (at == std::string_view::npos || term.size() > Shape::max_rank + 3) return -1;
+  const int axis = static_cast<int>(dots < at ? shape.rank() - (term.size() - at) : at);
+  return axis >= 0 && axis < shape.rank() ? shape.sizes()[axis] : -1;
+}
+
+/// A label that the result has twice, as in the gradient of a diagonal, becomes two, which a factor holds together: the
+/// identity matrix.
+std::string without_diagonals(const ForeignNode& n, std::string equation, Tensors& inputs) {
+  std::erase(equation, ' ');
+  const std::size_t arrow = equation.find("->");
+  if (arrow == std::string::npos) return equation;
+  std::string terms = equation.substr(0, arrow), result = equation.substr(arrow + 2);
+  const std::string given = terms;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const char label = result[i];
+    if (label == '.' || result.find(label) == i) continue;
+    std::int64_t size = -1;
+    std::size_t begin = 0;
+    for (std::size_t k = 0; k < n.inputs.size() && begin <= given.size(); ++k) {
+      const std::size_t end = std::min(given.find(',', begin), given.size());
+      size = std::max(size, size_of_label(n.in(k).shape(), std::string_view(given).substr(begin, end - begin), label));
+      begin = end + 1;
+    }
+    char fresh = 'A';
+    while (fresh <= 'z' && (terms + result).find(fresh) != std::string::npos) ++fresh;
+    if (size < 0 || !std::isalpha(static_cast<unsigned char>(fresh))) return equation;  // which einsum refuses
+    terms += {',', label, fresh};
+    result[i] = fresh;
+    inputs.push_back(eye(size, {.dtype = n.in(0).dtype()}));
+  }
+  return terms + "->" + result;
+}
+
 Tensors read_einsum(const ForeignNode& n) {
-  const std::string& equation = n.node.attr<std::string>("equation");
   for (const Tensor& each : n.inputs)
     if (each.dtype() != n.in(0).dtype()) n.node.refuse("its inputs have several types");
-  return n.composed([&] { return einsum(equation, InList(n.inputs, n.where)); });
+  return n.composed([&] {
+    Tensors inputs = n.inputs;
+    const std::string equation = without_diagonals(n, n.node.attr<std::string>("equation"), inputs);
+    return einsum(equation, InList(inputs, n.where));
+  });
 }
 
 /// Moves blocks of channels to blocks of pixels (DepthToSpace), or back (SpaceToDepth).

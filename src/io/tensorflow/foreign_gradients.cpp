@@ -17,11 +17,12 @@ Tensors gradient(const ForeignNode& n, F f) {
   return n.composed([&] { return f(n.in(0), n.in(1)); });
 }
 
+// Of what does not arrive at a root they pass nothing on, also where the slope is infinite.
 Tensors read_sqrt_gradient(const ForeignNode& n) {
-  return gradient(n, [](const Tensor& y, const Tensor& g) { return g * 0.5 / y; });
+  return gradient(n, [](const Tensor& y, const Tensor& g) { return where(equal(g, 0), g, g * 0.5 / y); });
 }
 Tensors read_rsqrt_gradient(const ForeignNode& n) {
-  return gradient(n, [](const Tensor& y, const Tensor& g) { return g * -0.5 * square(y) * y; });
+  return gradient(n, [](const Tensor& y, const Tensor& g) { return where(equal(g, 0), g, g * -0.5 * square(y) * y); });
 }
 Tensors read_reciprocal_gradient(const ForeignNode& n) {
   return gradient(n, [](const Tensor& y, const Tensor& g) { return -g * square(y); });
