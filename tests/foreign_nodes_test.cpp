@@ -389,6 +389,18 @@ TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   refuses(loop("less", "add_if_even"), 4);
 }
 
+TEST_CASE("numbers that are counted are not negative") {
+  const Graph graph =
+      read(node("x", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { dim { size: -1 } }")) +
+           constant_node("size", "DT_INT32", "tensor_shape { } int_val: 3") +
+           constant_node("weights", "DT_FLOAT", "tensor_shape { dim { } }") +
+           node("y", "Bincount", {"x", "size", "weights"}, t_float));
+  const Session session(graph);
+  check_same(session.run("y:0", {{"x:0", {2, 7, 2}}}), tensor<float>({0, 0, 2}));
+  CHECK_THROWS_WITH_AS(session.run("y:0", {{"x:0", {2, -1}}}), doctest::Contains("-1 is not in [0, 1)"),
+                       InvalidArgumentError);
+}
+
 TEST_CASE("what fills a shape that is computed has a gradient") {
   const Graph graph = read(
       placeholder_node("x", "") +

@@ -81,6 +81,13 @@ def counts(y, ids):
 
 
 @plain
+def sparse_counts(y, ids):
+    pairs, rows = tf.stack([ids, ids * 2], 1), tf.RaggedTensor.from_row_lengths(tf.constant([1, 2, 1, 0, 3]), tf.cast(ids, tf.int64))
+    made = [sparse.bincount(pairs, axis=-1), sparse.bincount(pairs, weights=pairs + 1, axis=-1), sparse.bincount(sparse.from_dense(pairs), axis=-1, minlength=7)]
+    return [*map(sparse.to_dense, made), math.bincount(sparse.from_dense(pairs), axis=-1), math.bincount(rows, axis=-1, minlength=2)]
+
+
+@plain
 def candidates(y, ids):
     return tf.random.all_candidate_sampler(tf.cast(ids, tf.int64)[:, None], 1, 4, True)
 

@@ -274,24 +274,6 @@ Tensors read_in_top(const ForeignNode& n) {
   });
 }
 
-/// Counts each of the numbers 0, 1, ..., or adds up their weights: those of a list, or of each row.
-Tensors read_counts(const ForeignNode& n) {
-  const std::int64_t size = n.number(1);
-  const Shape& shape = n.in(0).shape();
-  const bool counts_all = n.node.def().op == "Bincount" || shape.rank() == 0;
-  if (size < 0 || size > most_numbers) n.node.refuse(detail::join("it counts ", size, " numbers"));
-  if (shape.rank() > 2 && !counts_all) n.node.refuse(detail::join("its numbers have the shape ", shape));
-  const bool binary = n.node.attr_or<bool>("binary_output", false), weighted = n.in(2).size() != 0;
-  if (weighted && n.in(2).shape() != shape) n.node.refuse("it has not one weight for each number");
-  const DType dtype = n.in(2).dtype();
-  return n.composed([&] {
-    const auto listed = [&](const Tensor& x) { return counts_all ? reshape(x, {shape.size()}) : x; };
-    const Tensor hits = one_hot(listed(n.in(0)), size, dtype);
-    if (binary) return reduce_max(hits, -2);
-    return reduce_sum(weighted ? hits * expand_dims(listed(n.in(2)), -1) : hits, -2);
-  });
-}
-
 // ---- The largest ----------------------------------------------------------------------------------------------------
 
 bool is_unsorted(const NodeDef& def) { return has_flag(def, "sorted", false); }
@@ -318,20 +300,8 @@ ForeignOps foreign_math() {
       {.name = "AddN", .inputs = -1, .read = read_add_all},
       {.name = "ApproximateEqual", .inputs = 2, .outputs = {typed(boolean)}, .read = read_approximately_equal},
       {.name = "Asinh", .inputs = 1, .read = read_asinh},
-      {.name = "Bincount",
-       .inputs = 3,
-       .values = {1},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {like(2)},
-       .read = read_counts},
       {.name = "Bucketize", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {typed(int32)}, .read = read_bucketize},
       {.name = "Cross", .inputs = 2, .lacks_sizes = lacks_rank, .read = read_cross},
-      {.name = "DenseBincount",
-       .inputs = 3,
-       .values = {1},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {like(2)},
-       .read = read_counts},
       {.name = "Div", .inputs = 2, .applies = is_of_integers, .read = read_truncated_quotient},
       {.name = "Erfc", .inputs = 1, .read = read_erfc},
       {.name = "EuclideanNorm", .inputs = 2, .values = {1}, .lacks_sizes = lacks_rank, .read = read_euclidean_norm},

@@ -20,6 +20,8 @@ ForeignOps foreign_candidates();
 ForeignOps foreign_cells();
 ForeignOps foreign_colours();
 ForeignOps foreign_control();
+/// How often numbers occur.
+ForeignOps foreign_counts();
 /// Labels of sequences, and their losses.
 ForeignOps foreign_ctc();
 /// What labels are the likeliest, and how far labels are from others.
