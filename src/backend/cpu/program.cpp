@@ -292,7 +292,7 @@ class Machine {
   }
 
   std::int64_t run(const Stripe& stripe, std::byte* to, std::int64_t to_stride, bool only_sum) const {
-    if (only_sum && may_add_up(stripe)) return add_up(stripe, to);
+    if (only_sum) return may_add_up(stripe) ? add_up(stripe, to) : 0;
     Workspace workspace(*this);
     const std::int64_t size = element_size(outputs_[static_cast<std::size_t>(apart_)]);
     const bool has_gaps = stripe.stride != stripe.columns || to_stride != stripe.columns;
@@ -388,30 +388,34 @@ class Machine {
     std::int64_t apart_first = 0;
   };
 
-  /// Whether the elements of a row can be added to lanes while they are in registers.
-  bool may_add_up(const Stripe& row) const {
-    return code_ && code_->sum && !stream_ && row.rows == 1 && row.columns % lane_count() == 0 &&
-           grid_.has_blocks_of(lane_count(), row.first);
+  /// Whether the elements of rows can be added to lanes while they are in registers.
+  bool may_add_up(const Stripe& stripe) const {
+    return code_ && code_->sum && !stream_ && stripe.columns % lane_count() == 0 && stripe.stride % lane_count() == 0 &&
+           grid_.has_blocks_of(lane_count(), stripe.first);
   }
   std::int64_t lane_count() const { return row_lane_bytes / element_size(outputs_[static_cast<std::size_t>(apart_)]); }
 
-  /// Adds up the elements of a row, and returns the number of lanes.
-  std::int64_t add_up(const Stripe& row, std::byte* lanes) const {
-    // The kernels begin with the first elements. These plus -0 are the same bits, which they are not with 0.
-    const Tensor& output = outputs_[static_cast<std::size_t>(apart_)];
-    detail::visit_dtype(output.dtype(), [&]<class T>() {
+  /// Adds up the elements of each row, and returns the number of a row's lanes.
+  std::int64_t add_up(const Stripe& stripe, std::byte* lanes) const {
+    Workspace workspace(*this);
+    for (std::int64_t row = 0; row < stripe.rows; ++row, lanes += row_lane_bytes) {
+      clear(lanes);
+      grid_.for_each_block(stripe.first + row * stripe.stride, stripe.columns, [&](const Grid::Block& block, bool) {
+        workspace.gathered_rows = 0;
+        find_inputs(block, 0, workspace.operands);
+        workspace.apart = lanes;  // for every block
+        workspace.apart_first = block.first;
+        find_outputs(block.first, workspace);
+        code_->sum(workspace.operands.data(), block.size.rows * block.size.columns);
+      });
+    }
+    return lane_count();
+  }
+  /// The kernels begin with the first elements. These plus -0 are the same bits, which they are not with 0.
+  void clear(std::byte* lanes) const {
+    detail::visit_dtype(outputs_[static_cast<std::size_t>(apart_)].dtype(), [&]<class T>() {
       if constexpr (std::is_floating_point_v<T>) std::fill_n(reinterpret_cast<T*>(lanes), lane_count(), T(-0.0));
     });
-    Workspace workspace(*this);
-    grid_.for_each_block(row.first, row.columns, [&](const Grid::Block& block, bool) {
-      workspace.gathered_rows = 0;
-      find_inputs(block, 0, workspace.operands);
-      workspace.apart = lanes;  // for every block
-      workspace.apart_first = block.first;
-      find_outputs(block.first, workspace);
-      code_->sum(workspace.operands.data(), block.size.rows * block.size.columns);
-    });
-    return lane_count();
   }
 
   void run_blocks(std::int64_t begin, std::int64_t end) const {

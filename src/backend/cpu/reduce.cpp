@@ -176,7 +176,7 @@ class Pass {
         }
         std::byte* const y = y_ + position.y() * y_bytes_;
         if (program_) {
-          run = is_alone(n) ? 1 : std::min(run, row_block / n);
+          run = n > row_block ? 1 : std::min(run, room_elements / n);
           computed_rows(position.x(), n, run, detail::mutable_data<std::byte>(room), y, loops[last].y);
         } else {
           kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y, loops[last].y, divisor_,
@@ -188,26 +188,39 @@ class Pass {
     });
   }
 
-  /// Whether a row of n elements is long enough to be computed by blocks, or to be added up while it is computed.
-  bool is_alone(std::int64_t n) const { return n >= (sums_ ? 1024 : row_block); }
-  /// Computes and reduces rows without gaps between them: several short ones at a time, or one by blocks, which are in
-  /// the first-level cache when they are reduced.
+  /// Computes and reduces rows without gaps between them: one by blocks, or several that are not longer than a block.
   void computed_rows(std::int64_t first, std::int64_t n, std::int64_t rows, std::byte* room, std::byte* y,
                      std::int64_t y_step) const {
-    const auto compute = [&](std::int64_t from, std::int64_t& count) {
-      count = (*program_)({first + from, 1, 0, count}, room, 0, sums_);
-      return static_cast<const void*>(room);
-    };
-    if (!is_alone(n)) {
-      (*program_)({first, 1, 0, rows * n}, room, 0, false);
-      kernel_.rows(room, n, 1, rows, n, y, y_step, divisor_, nullptr);
-    } else {
-      const ComputedRow row{[](const void* state, std::int64_t from, std::int64_t& count) {
-                              return (*static_cast<const decltype(compute)*>(state))(from, count);
-                            },
-                            &compute};
-      kernel_.rows(nullptr, n, 1, 1, n, y, y_step, divisor_, &row);
+    if (n > row_block) return computed_row(first, n, room, y);
+    const std::int64_t lanes = n >= shortest_added_up ? added_up({first, rows, n, n}, room) : 0;
+    if (lanes > 0) return kernel_.rows(room, lanes, 1, rows, lanes, y, y_step, divisor_, nullptr);
+    const std::int64_t most = row_block / n;  // which are in the first-level cache when they are reduced
+    for (std::int64_t done = 0; done < rows; done += most) {
+      const std::int64_t count = std::min(most, rows - done);
+      (*program_)({first + done * n, 1, 0, count * n}, room, 0, false);
+      kernel_.rows(room, n, 1, count, n, y + done * y_step * y_bytes_, y_step, divisor_, nullptr);
     }
+  }
+  void computed_row(std::int64_t first, std::int64_t n, std::byte* room, std::byte* y) const {
+    // What surrounds the sum of a row drives memory that it needs out of the first-level cache, so it is done once for
+    // all blocks.
+    const std::int64_t lanes = added_up({first, n / row_block, row_block, row_block}, room);
+    const auto compute = [&](std::int64_t from, std::int64_t& count) -> const void* {
+      const bool is_whole = count == row_block;
+      const std::int64_t sums = is_whole ? lanes : added_up({first + from, 1, 0, count}, room);
+      count = sums > 0 ? sums : (*program_)({first + from, 1, 0, count}, room, 0, false);
+      return is_whole && sums > 0 ? room + from / row_block * row_lane_bytes : room;
+    };
+    const ComputedRow row{[](const void* state, std::int64_t from, std::int64_t& count) {
+                            return (*static_cast<const decltype(compute)*>(state))(from, count);
+                          },
+                          &compute};
+    kernel_.rows(nullptr, n, 1, 1, n, y, 0, divisor_, &row);
+  }
+  /// Adds up the elements of each row of a stripe, if it is that what is computed, and returns the number of a row's
+  /// lanes in `room`. Returns 0 if nothing has been done.
+  std::int64_t added_up(const Stripe& stripe, std::byte* room) const {
+    return sums_ ? (*program_)(stripe, room, 0, true) : 0;
   }
 
   /// The last two of `loops` go over the chunks and over the tiles that `inner` is cut into.
@@ -249,6 +262,8 @@ class Pass {
   /// The most elements that a program computes at a time: all that `rows` reads, and all narrow rows of a chunk. Behind
   /// them is room for the running results of columns.
   static constexpr std::int64_t room_elements = row_chunk;
+  /// The fewest elements of a row that are worth lanes of their own.
+  static constexpr std::int64_t shortest_added_up = 1024;
   static_assert(room_elements >= task_elements && room_elements >= column_chunk * narrow_columns);
   Tensor make_room() const {
     return program_ ? detail::make_tensor(uint8, {(room_elements + column_limit) * x_bytes_}, cpu()) : Tensor();
