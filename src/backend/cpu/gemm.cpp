@@ -88,7 +88,7 @@ T* thread_workspace(std::int64_t count) {
 template <class T>
 void pack(const T* from, std::int64_t deeper, std::int64_t aside, std::int64_t depth, std::int64_t count, T* to,
           std::int64_t width, typename GemmKernels<T>::Pack pack_whole) {
-  if (aside == 1 && count == width) return pack_whole(from, deeper, depth, to);
+  if (aside == 1 && count == width) return pack_whole(from, deeper, depth, 1, to);
   movement_kernels().move(sizeof(T))(from, deeper, aside, to, width, 1, depth, count);
 }
 
@@ -116,10 +116,7 @@ class BlockProduct {
       const std::int64_t depth = std::min(slice_, k_ - p);
       for (std::int64_t i = 0; i < m_; i += block_) {
         const std::int64_t rows = std::min(block_, m_ - i);
-        if (packs_a_)
-          for (std::int64_t r = 0; r < rows; r += panel_)
-            pack(a_.at(i + r, p).data, a_.column, a_.row, depth, std::min(panel_, rows - r), packed_a_ + r * depth,
-                 panel_, kernels_.pack_a);
+        if (packs_a_) pack_a(i, p, rows, depth);
         for (std::int64_t j = 0; j < n_; j += strip_) multiply_strip(i, j, p, rows, depth);
       }
     }
@@ -134,6 +131,18 @@ class BlockProduct {
   static bool share_a_set(std::int64_t row) {
     constexpr std::int64_t bytes_of_a_way = 4096;
     return row * static_cast<std::int64_t>(sizeof(T)) % bytes_of_a_way == 0;
+  }
+
+  /// Packs a block of a: panels whose elements are adjacent in memory several at a time.
+  void pack_a(std::int64_t i, std::int64_t p, std::int64_t rows, std::int64_t depth) const {
+    constexpr std::int64_t together = 8;
+    const std::int64_t whole = a_.row == 1 ? rows / panel_ * panel_ : 0;
+    for (std::int64_t r = 0; r < whole; r += together * panel_)
+      kernels_.pack_a(a_.at(i + r, p).data, a_.column, depth, std::min(together, (whole - r) / panel_),
+                      packed_a_ + r * depth);
+    for (std::int64_t r = whole; r < rows; r += panel_)
+      pack(a_.at(i + r, p).data, a_.column, a_.row, depth, std::min(panel_, rows - r), packed_a_ + r * depth, panel_,
+           kernels_.pack_a);
   }
 
   /// The product of a block's rows and a strip of b.

@@ -149,14 +149,17 @@ void tile(const GemmTile<T>& t) {
   }
 }
 
-/// Packs `count` adjacent elements per step of the depth. Where the steps are pages apart, the processor does not look
-/// ahead by itself.
+/// Packs panels of `count` adjacent elements per step of the depth, which lie side by side. Where the steps are pages
+/// apart, the processor does not look ahead by itself, and lines that panels share do not stay in the cache: so these
+/// are packed together.
 template <class T, int count>
-void pack(const T* from, int64_t step, int64_t depth, T* to) {
+void pack(const T* from, int64_t step, int64_t depth, int64_t panels, T* to) {
+  constexpr int64_t ahead = 16, line = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t size = panels * count;
   for (int64_t p = 0; p < depth; ++p) {
-    __builtin_prefetch(from + 16 * step);
-    __builtin_prefetch(from + 16 * step + count - 1);
-    __builtin_memcpy(to, from, count * sizeof(T));
+    for (int64_t i = 0; i < size; i += line) __builtin_prefetch(from + ahead * step + i);
+    __builtin_prefetch(from + ahead * step + size - 1);
+    for (int64_t i = 0; i < panels; ++i) __builtin_memcpy(to + i * count * depth, from + i * count, count * sizeof(T));
     from += step;
     to += count;
   }

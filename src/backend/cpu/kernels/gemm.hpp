@@ -57,12 +57,13 @@ template <class T>
 struct GemmKernels {
   using Tile = void (*)(const GemmTile<T>&);
   using Vector = void (*)(const Gemv<T>&);
-  using Pack = void (*)(const T* from, std::int64_t step, std::int64_t depth, T* to);
+  using Pack = void (*)(const T* from, std::int64_t step, std::int64_t depth, std::int64_t panels, T* to);
   int rows;       ///< of the largest tile; 0 on a level without fused multiply-adds, which has no kernels
   int registers;  ///< across the largest tile
   int lanes;      ///< the elements of a register
   Tile tile[most_tile_rows][most_tile_registers];  ///< tile[r - 1][n - 1] has r rows and n registers across
-  /// Copies what the largest tile reads of a and of b at each step of the depth, adjacent elements, to adjacent memory.
+  /// Copies what the largest tile reads of a and of b at each step of the depth, adjacent elements, to adjacent memory:
+  /// for several tiles that lie side by side, first all that one tile reads.
   Pack pack_a, pack_b;
   Vector by_rows, by_columns;
 };
