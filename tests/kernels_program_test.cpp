@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -17,6 +18,7 @@
 
 #include "backend/cpu/compiled_program.hpp"
 #include "backend/cpu/levels.hpp"
+#include "backend/views.hpp"
 #include "environment.hpp"
 #include "program_cases.hpp"
 #include "toy_backend.hpp"
@@ -432,6 +434,76 @@ TEST_CASE("a program whose output is reduced gives the bits of the reduction") {
       CHECK(reduces_alike(float_sample(), four, large, output, ReduceFunction::sum, axes));
       CHECK(reduces_alike(sample(), four, large, output, ReduceFunction::sum, axes));
     }
+}
+
+namespace {
+
+/// An output among other elements: the middle of the rows of a larger tensor, whose axes may be exchanged.
+class WithGaps {
+ public:
+  WithGaps(DType dtype, const Shape& shape, bool transposed) : transposed_(transposed) {
+    const Shape turned = in_rows(empty(dtype, shape)).shape();
+    Shape larger;
+    for (int i = 0; i < turned.rank(); ++i) larger.push_back(turned.sizes()[i] + (i + 1 == turned.rank() ? 5 : 0));
+    all_ = random_tensor(dtype, larger, 9);
+    expected_ = cpu_backend().contiguous_copy(all_);
+    width_ = turned.back();
+  }
+  Tensor output() const { return in_rows(middle_of(all_)); }
+  /// Whether the elements are these, and nothing around them has changed.
+  bool holds(const Tensor& elements) const {
+    cpu_backend().copy(in_rows(elements), middle_of(expected_));
+    return same_results(all_, expected_);
+  }
+
+ private:
+  Tensor in_rows(const Tensor& x) const { return transposed_ ? view_transposed(x) : x; }
+  Tensor middle_of(const Tensor& x) const { return view_part(x, x.rank() - 1, 2, width_); }
+
+  bool transposed_;
+  std::int64_t width_ = 0;
+  Tensor all_, expected_;
+};
+
+}  // namespace
+
+TEST_CASE("outputs may have gaps between their elements") {
+  const auto check = [](const Program& program, const List& inputs, const Shape& shape, unsigned which) {
+    const List expected = outputs_of(program, shape);
+    cpu_backend().Backend::program(program, inputs, expected);
+    const int before = num_threads();
+    for (const int threads : {0, 1, 3}) {
+      if (threads > 0) set_num_threads(threads);
+      List found = outputs_of(program, shape);
+      std::vector<std::pair<std::size_t, WithGaps>> with_gaps;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        if ((which >> i & 1) == 0) continue;
+        with_gaps.emplace_back(i, WithGaps(found[i].dtype(), shape, (which >> (i + 3) & 1) != 0));
+        found[i] = with_gaps.back().second.output();
+      }
+      threads > 0 ? cpu_backend().program(program, inputs, found)
+                  : cpu_backend().Backend::program(program, inputs, found);
+      for (const auto& [i, output] : with_gaps) CHECK(output.holds(expected[i]));
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_results(found[i], expected[i]));
+    }
+    set_num_threads(before);
+  };
+  for (const Shape& shape : {Shape{5, 7}, Shape{1, 90}, Shape{32, 256}, Shape{40, 1000}, Shape{3, 700, 33},
+                             Shape{2, 300, 5}, Shape{70, 4, 64}, Shape{3, 9000}, Shape{2000, 3}, Shape{0, 4}}) {
+    CAPTURE(to_string(shape));
+    List inputs;
+    for (unsigned i = 0; i < 4; ++i) inputs.push_back(random_tensor(float32, i == 2 ? Shape{shape.back()} : shape, i));
+    for (unsigned which = 1; which < 64; which += 3) {
+      CAPTURE(which);
+      check(sample(), inputs, shape, which);
+      check(float_sample(), inputs, shape, which);
+    }
+    // Rows of inputs and outputs that a block takes in place.
+    inputs[1] = WithGaps(float32, shape, false).output();
+    inputs[3] = WithGaps(float32, shape, true).output();
+    check(float_sample(), inputs, shape, 5);
+    check(float_sample(), inputs, shape, 0);
+  }
 }
 
 TEST_CASE("a device without a kernel of its own runs a program op by op") {

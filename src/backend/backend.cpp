@@ -54,6 +54,16 @@ void Backend::copy_each(const Tensors& from, const Tensors& to) {
 bool Backend::join(const Tensors&, int, const Tensor&) { return false; }
 
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  if (!are_contiguous(outputs)) {
+    Tensors results(outputs.begin(), outputs.end()), from, to;
+    for (Tensor& each : results) {
+      if (each.is_contiguous()) continue;
+      to.push_back(each);
+      from.push_back(each = detail::make_tensor(each.dtype(), each.shape(), each.device()));
+    }
+    this->program(program, inputs, {results.data(), results.size()});
+    return copy_each(from, to);
+  }
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());
   values.resize(program.operands());

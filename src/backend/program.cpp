@@ -1,5 +1,7 @@
 #include "backend/program.hpp"
 
+#include <algorithm>
+
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
 
@@ -26,6 +28,10 @@ void run(Backend& backend, const ElementFunction& function, const Operands& x, d
   } else {
     backend.copy(*x[0], y);
   }
+}
+
+bool are_contiguous(std::span<const Tensor> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& each) { return each.is_contiguous(); });
 }
 
 std::string to_string(const ElementFunction& function) {

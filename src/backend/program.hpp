@@ -43,6 +43,7 @@ void run(Backend& backend, const ElementFunction& function, const Operands& x, d
 ///
 /// The operands of the instructions are numbered: first the program's inputs, then its outputs, then registers, which
 /// may hold several values one after another. All results have the shape of the outputs; inputs are broadcast to it.
+/// The outputs may have gaps between their elements.
 struct Program {
   static constexpr int max_operands = 64;
   static constexpr int max_instructions = 64;
@@ -61,6 +62,8 @@ struct Program {
   bool is_register(int operand) const { return operand >= inputs + outputs; }
 };
 using ProgramInputs = SmallVector<Tensor, Program::max_operands>;
+/// Whether all elements of each tensor lie in their order and without gaps.
+TAPESTRY_API bool are_contiguous(std::span<const Tensor> tensors);
 /// The inputs of a program: `others` in their order, with `product` inserted as number `place`.
 ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product);
 

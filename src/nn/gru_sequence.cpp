@@ -161,9 +161,9 @@ void run_gru(Backend& backend, const Call& call) {
   const GRUSizes s = gru_sizes(call);
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
   const Tensor product = make({s.batch, s.columns}), turned = turned_weight(backend, call.input(1));
-  Tensor before = call.input(3), now = make({s.batch, s.hidden}), spare = make({s.batch, s.hidden});
   const Program program = gru_program(h.dtype());
   for (std::int64_t t = 0; t < s.time; ++t) {
+    const Tensor before = t == 0 ? call.input(3) : view_at(h, 1, t - 1);
     backend.gemm(before, turned, false, false, product);
     const Tensor input = view_at(from_input, 1, t), part = view_at(parts, 0, t);
     std::array<Tensor, 10> inputs;
@@ -175,11 +175,8 @@ void run_gru(Backend& backend, const Call& call) {
     }
     inputs[9] = before;
     for (std::int64_t i = 0; i < gru_parts; ++i) outputs[i] = view_at(part, 0, i);
-    outputs[4] = now;
+    outputs[4] = view_at(h, 1, t);
     backend.program(program, inputs, outputs);
-    backend.copy(now, view_at(h, 1, t));
-    before = now;
-    std::swap(now, spare);
   }
 }
 
@@ -192,7 +189,6 @@ void run_gru_gradient(Backend& backend, const Call& call) {
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
   const Shape state{s.batch, s.hidden};
   const Tensor of_state = make({s.batch, s.time, s.columns}), by_product = make(state);
-  std::array<Tensor, 5> outputs{make(state), make(state), make(state), make(state)};
   Tensor direct = make(state), direct_before = make(state);
   backend.fill(0, by_product);
   backend.fill(0, direct);
@@ -201,6 +197,7 @@ void run_gru_gradient(Backend& backend, const Call& call) {
     const Tensor part = view_at(parts, 0, t), of_part = view_at(call.input(7), 0, t),
                  of_input_now = view_at(of_input, 1, t), of_state_now = view_at(of_state, 1, t);
     std::array<Tensor, 12> inputs;
+    std::array<Tensor, 5> outputs;
     for (std::int64_t i = 0; i < gru_parts; ++i) {
       inputs[i] = view_at(part, 0, i);
       inputs[8 + i] = view_at(of_part, 0, i);
@@ -209,17 +206,14 @@ void run_gru_gradient(Backend& backend, const Call& call) {
     inputs[5] = view_at(call.input(6), 1, t);
     inputs[6] = direct;
     inputs[7] = by_product;
+    // The gradients of r and z are those of both sums.
+    for (std::int64_t gate = 0; gate < 2; ++gate) outputs[gate] = of_gate(of_state_now, gate, gru_gates);
+    outputs[2] = of_gate(of_input_now, 2, gru_gates);
+    outputs[3] = of_gate(of_state_now, 2, gru_gates);
     outputs[4] = direct_before;
     backend.program(program, inputs, outputs);
     std::swap(direct, direct_before);
-    const Tensors of_x{outputs[0], outputs[1], outputs[2]}, of_u{outputs[0], outputs[1], outputs[3]};
-    Tensors x_columns, u_columns;
-    for (std::int64_t gate = 0; gate < gru_gates; ++gate) {
-      x_columns.push_back(of_gate(of_input_now, gate, gru_gates));
-      u_columns.push_back(of_gate(of_state_now, gate, gru_gates));
-    }
-    backend.copy_each(of_x, x_columns);
-    backend.copy_each(of_u, u_columns);
+    backend.copy(view_part(of_state_now, 1, 0, 2 * s.hidden), view_part(of_input_now, 1, 0, 2 * s.hidden));
     backend.gemm(of_state_now, weight, false, false, by_product);
   }
   backend.binary(Binary::add, direct, by_product, 0, of_first);

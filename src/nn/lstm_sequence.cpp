@@ -148,11 +148,11 @@ void run_sequence(Backend& backend, const Call& call) {
                &all_gates = call.output(2);
   const Sizes s = sizes_of(call);
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
-  const Tensor z = make({s.batch, gates * s.hidden}), h_now = make({s.batch, s.hidden});
+  const Tensor z = make({s.batch, gates * s.hidden});
   const Program program = step_program(h.dtype());
   const Tensor turned = turned_weight(backend, weight);
   for (std::int64_t t = 0; t < s.time; ++t) {
-    backend.gemm(t == 0 ? call.input(2) : h_now, turned, false, false, z);
+    backend.gemm(t == 0 ? call.input(2) : view_at(h, 1, t - 1), turned, false, false, z);
     const Tensor input = view_at(from_input, 1, t), activated = view_at(all_gates, 0, t);
     std::array<Tensor, 9> inputs;
     std::array<Tensor, 6> outputs;
@@ -163,9 +163,8 @@ void run_sequence(Backend& backend, const Call& call) {
     }
     inputs[8] = t == 0 ? call.input(3) : view_at(c, 0, t - 1);
     outputs[4] = view_at(c, 0, t);
-    outputs[5] = h_now;
+    outputs[5] = view_at(h, 1, t);
     backend.program(program, inputs, outputs);
-    backend.copy(h_now, view_at(h, 1, t));
   }
 }
 
@@ -176,7 +175,6 @@ void run_gradient(Backend& backend, const Call& call) {
   const Sizes s = sizes_of(call);
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
   const Shape state{s.batch, s.hidden};
-  std::array<Tensor, 5> outputs{make(state), make(state), make(state), make(state)};
   Tensor of_c = make(state), of_c_before = of_c0;
   if (s.time % 2 == 0) std::swap(of_c, of_c_before);  // they change places at each step
   backend.fill(0, of_h0);
@@ -184,11 +182,13 @@ void run_gradient(Backend& backend, const Call& call) {
   const Program program = step_gradient_program(h.dtype());
   for (std::int64_t t = s.time - 1; t >= 0; --t) {
     std::array<Tensor, 14> inputs;
+    std::array<Tensor, 5> outputs;
     const Tensor activated = view_at(all_gates, 0, t), of_activated = view_at(call.input(9), 0, t),
                  of_z_now = view_at(of_z, 1, t);
     for (std::int64_t gate = 0; gate < gates; ++gate) {
       inputs[gate] = view_at(activated, 0, gate);
       inputs[10 + gate] = view_at(of_activated, 0, gate);
+      outputs[gate] = of_gate(of_z_now, gate, gates);
     }
     inputs[4] = t == 0 ? call.input(3) : view_at(c, 0, t - 1);
     inputs[5] = view_at(c, 0, t);
@@ -199,9 +199,6 @@ void run_gradient(Backend& backend, const Call& call) {
     outputs[4] = of_c_before;
     backend.program(program, inputs, outputs);
     std::swap(of_c, of_c_before);
-    Tensors columns;
-    for (std::int64_t gate = 0; gate < gates; ++gate) columns.push_back(of_gate(of_z_now, gate, gates));
-    backend.copy_each(Tensors(outputs.begin(), outputs.begin() + gates), columns);
     backend.gemm(of_z_now, weight, false, false, of_h0);
   }
 

@@ -34,8 +34,8 @@ constexpr std::int64_t largest_compiled_block = 4096, smallest_compiled = 1024;
 constexpr std::int64_t room_bytes = std::int64_t{64} << 10;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
-/// How the elements of the outputs, in their order, are cut into blocks, and where those of the inputs are. Axes along
-/// which all inputs continue without a gap are merged.
+/// How the elements of the outputs, in their order, are cut into blocks, and where those of the operands in memory, the
+/// inputs and then the outputs, are. Axes along which all of these continue without a gap are merged.
 class Grid {
   using Loop = StridedLoop<max_operands>;
   using Axis = Loop::Axis;
@@ -45,8 +45,10 @@ class Grid {
     std::int64_t rows, columns;
   };
 
-  Grid(const Shape& shape, std::span<const Tensor> inputs, std::int64_t block_elements) : loop_(shape) {
-    for (const Tensor& input : inputs) loop_.add(input);
+  Grid(std::span<const Tensor> inputs, std::span<const Tensor> outputs, std::int64_t block_elements)
+      : loop_(outputs[0].shape()) {
+    for (const std::span<const Tensor> tensors : {inputs, outputs})
+      for (const Tensor& each : tensors) loop_.add(each);
     loop_.join_axes();
     loop_.pad_axes(2);
     const std::int64_t width = columns().size, height = rows().size;
@@ -54,7 +56,8 @@ class Grid {
     const std::int64_t parts = (width + block_elements - 1) / block_elements;
     extent_ = {1, (width + parts - 1) / parts};
     if (parts == 1) {
-      extent_.rows = std::min(height, std::max<std::int64_t>(block_elements / width, 1));
+      const bool by_row = width >= shortest_lone_row && some_rows_have_gaps();
+      extent_.rows = by_row ? 1 : std::min(height, std::max<std::int64_t>(block_elements / width, 1));
     } else {
       extent_.columns = std::min(width, (extent_.columns + 63) / 64 * 64);
     }
@@ -67,15 +70,11 @@ class Grid {
   std::int64_t count() const { return count_; }
   std::int64_t elements() const { return extent_.rows * extent_.columns; }
 
-  std::int64_t row_stride(int input) const { return rows().stride[input]; }
-  std::int64_t column_stride(int input) const { return columns().stride[input]; }
+  std::int64_t row_stride(int operand) const { return rows().stride[operand]; }
+  std::int64_t column_stride(int operand) const { return columns().stride[operand]; }
 
-  /// Whether an input's elements of a block can be read in place: they are contiguous, or one element is repeated.
-  bool is_in_place(int input) const {
-    const std::int64_t column = column_stride(input), row = row_stride(input);
-    if (column != 0 && column != 1) return false;
-    return extent_.rows == 1 || row == column * columns().size;
-  }
+  /// Whether an operand's elements of a block can be used in place: they are contiguous, or one element is repeated.
+  bool is_in_place(int operand) const { return has_plain_columns(operand) && (extent_.rows == 1 || joins(operand)); }
   /// Whether every block reads the same elements of an input; a smaller block reads the first of them.
   bool is_same_everywhere(int input) const {
     for (int i = 0; i < loop_.axes - 1; ++i)
@@ -85,9 +84,9 @@ class Grid {
 
   struct Block {
     Extent size;
-    std::int64_t first;                                  ///< its first element in the outputs
-    std::int64_t column;                                 ///< its first column
-    std::array<std::int64_t, max_operands> input_first;  ///< offset of each input's first element
+    std::int64_t first;                             ///< its first element in the outputs
+    std::int64_t column;                            ///< its first column
+    std::array<std::int64_t, max_operands> offset;  ///< of each operand's first element
   };
   /// Moves from the block before `index` to that of `index`. Most are in the same row, which needs no division.
   void advance(std::int64_t index, Block& block) const {
@@ -96,7 +95,7 @@ class Grid {
     block.column = done;
     block.first += extent_.columns;
     block.size.columns = std::min(extent_.columns, columns().size - done);
-    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += extent_.columns * column_stride(i);
+    for (int i = 0; i < loop_.operands; ++i) block.offset[i] += extent_.columns * column_stride(i);
   }
   void find(std::int64_t index, Block& block) const {
     const std::int64_t column = index % column_blocks_ * extent_.columns;
@@ -141,7 +140,7 @@ class Grid {
     const auto visit = [&](std::int64_t row, std::int64_t column, Extent size) {
       block.size = size;
       block.first = row * columns().size + column;
-      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
+      for (int i = 0; i < loop_.operands; ++i) block.offset[i] = row * row_stride(i) + column * column_stride(i);
       each(block);
     };
     if (columns().size != width) {  // the matrix is one row here
@@ -162,6 +161,17 @@ class Grid {
   }
 
  private:
+  /// The fewest elements of a row that make a block by themselves, if this saves copying some of its operands.
+  static constexpr std::int64_t shortest_lone_row = 256;
+
+  bool has_plain_columns(int operand) const { return column_stride(operand) == 0 || column_stride(operand) == 1; }
+  /// Whether an operand's rows, whose elements have this distance, continue each other.
+  bool joins(int operand) const { return row_stride(operand) == column_stride(operand) * columns().size; }
+  bool some_rows_have_gaps() const {
+    for (int i = 0; i < loop_.operands; ++i)
+      if (column_stride(i) == 1 && row_stride(i) != 0 && !joins(i)) return true;
+    return false;
+  }
   const Axis& columns() const { return loop_.last(); }
   const Axis& rows() const { return loop_.axis[loop_.axes - 2]; }
 
@@ -169,14 +179,14 @@ class Grid {
   void place(std::int64_t row, std::int64_t column, std::int64_t index, Block& block) const {
     block.column = column;
     block.first = row * columns().size + column;
-    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
+    for (int i = 0; i < loop_.operands; ++i) block.offset[i] = row * row_stride(i) + column * column_stride(i);
     std::int64_t behind = rows().size * columns().size;
     for (int axis = loop_.axes - 3; axis >= 0; --axis) {
       const std::int64_t position = index % loop_.axis[axis].size;
       index /= loop_.axis[axis].size;
       block.first += position * behind;
       behind *= loop_.axis[axis].size;
-      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += position * loop_.axis[axis].stride[i];
+      for (int i = 0; i < loop_.operands; ++i) block.offset[i] += position * loop_.axis[axis].stride[i];
     }
   }
 
@@ -316,19 +326,20 @@ class Machine {
           bool try_code)
       : inputs_(inputs),
         outputs_(outputs),
+        have_gaps_(!are_contiguous(outputs)),
         apart_(apart),
         count_(program.instructions.size()),
         operands_(program.operands()),
         element_bytes_(largest_element(program, inputs)),
         block_elements_(try_code ? compiled_block() : interpreted_block()),
-        grid_(outputs[0].shape(), inputs, block_elements_) {
+        grid_(inputs, outputs, block_elements_) {
     const auto bytes = static_cast<std::int64_t>(detail::nbytes(outputs[0]));
-    stream_ = bytes >= streaming_bytes && (apart < 0 || outputs.size() > 1);
+    stream_ = bytes >= streaming_bytes && (apart < 0 || outputs.size() > 1) && !have_gaps_;
     if (try_code) {
       code_ = compiled(program, inputs, single(), apart);
       if (code_) return;
       block_elements_ = interpreted_block();
-      grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
+      grid_ = Grid(inputs, outputs, block_elements_);
     }
     far_ = bytes >= far_bytes;
     std::array<DType, max_operands> types{};
@@ -341,8 +352,8 @@ class Machine {
   }
 
   std::int64_t compiled_block() const {
-    const auto inputs = static_cast<std::int64_t>(inputs_.size());
-    return std::min(room_bytes / (inputs * element_bytes_) / smallest_block * smallest_block, largest_compiled_block);
+    const auto copied = static_cast<std::int64_t>(inputs_.size() + (have_gaps_ ? outputs_.size() : 0));
+    return std::min(room_bytes / (copied * element_bytes_) / smallest_block * smallest_block, largest_compiled_block);
   }
   /// The elements of a block whose instructions run one after another, with memory for all operands.
   std::int64_t interpreted_block() const {
@@ -405,7 +416,7 @@ class Machine {
         find_inputs(block, 0, workspace.operands);
         workspace.apart = lanes;  // for every block
         workspace.apart_first = block.first;
-        find_outputs(block.first, workspace);
+        find_outputs(block, workspace);
         code_->sum(workspace.operands.data(), block.size.rows * block.size.columns);
       });
     }
@@ -434,11 +445,15 @@ class Machine {
     const std::int64_t n = block.size.rows * block.size.columns;
     find_inputs(block, workspace.gathered_rows, workspace.operands);
     workspace.gathered_rows = std::max(workspace.gathered_rows, block.size.rows);
-    find_outputs(block.first, workspace);
-    if (code_) return run_code(n, workspace.operands);
-    if (far_) fetch_behind(n, workspace.operands);
-    for (std::size_t i = 0; i < count_; ++i) instructions_[i].run(workspace.operands, n);
-    if (stream_) stream_outputs(block.first, n, workspace.operands);
+    find_outputs(block, workspace);
+    if (code_) {
+      run_code(n, workspace.operands);
+    } else {
+      if (far_) fetch_behind(n, workspace.operands);
+      for (std::size_t i = 0; i < count_; ++i) instructions_[i].run(workspace.operands, n);
+    }
+    if (have_gaps_) spread_outputs(block, workspace.operands);
+    if (stream_ && !code_) stream_outputs(block, n, workspace.operands);
   }
 
   void run_code(std::int64_t n, const Operands& operands) const {
@@ -460,10 +475,10 @@ class Machine {
   }
 
   bool needs_buffer(int operand) const {
-    const int inputs = static_cast<int>(inputs_.size());
-    if (operand < inputs) return !grid_.is_in_place(operand);
-    if (code_ || operand == inputs + apart_) return false;
-    return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
+    const int inputs = static_cast<int>(inputs_.size()), outputs = static_cast<int>(outputs_.size());
+    if (operand < inputs + outputs && !grid_.is_in_place(operand)) return true;
+    if (operand < inputs || code_ || operand == inputs + apart_) return false;
+    return stream_ || operand >= inputs + outputs;
   }
 
   /// `gathered` is the number of rows that have been gathered of the inputs that are the same everywhere.
@@ -472,7 +487,7 @@ class Machine {
       const detail::TensorImpl& input = inputs_[i].impl();
       const int operand = static_cast<int>(i);
       const std::size_t size = size_of(input.dtype);
-      auto* const first = static_cast<std::byte*>(input.data) + block.input_first[i] * static_cast<std::int64_t>(size);
+      auto* const first = static_cast<std::byte*>(input.data) + block.offset[i] * static_cast<std::int64_t>(size);
       if (grid_.is_in_place(operand)) {
         operands[i] = {first, grid_.column_stride(operand)};
       } else if (block.size.rows > gathered || !grid_.is_same_everywhere(operand)) {
@@ -492,22 +507,32 @@ class Machine {
       std::memcpy(to + done, to, static_cast<std::size_t>(std::min(done, bytes - done)));
   }
 
-  /// `first` is the block's first element.
-  void find_outputs(std::int64_t first, Workspace& workspace) const {
+  void find_outputs(const Grid::Block& block, Workspace& workspace) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const std::size_t operand = inputs_.size() + i;
       if (static_cast<int>(i) == apart_) {
         workspace.operands[operand].data =
-            workspace.apart + (first - workspace.apart_first) * element_size(outputs_[i]);
+            workspace.apart + (block.first - workspace.apart_first) * element_size(outputs_[i]);
       } else if (!needs_buffer(static_cast<int>(operand))) {
-        workspace.operands[operand].data = address(outputs_[i], first);
+        workspace.operands[operand].data = address(outputs_[i], block.offset[operand]);
       }
     }
   }
-  void stream_outputs(std::int64_t first, std::int64_t n, const Operands& operands) const {
+  /// Copies the outputs' elements of a block that have been computed without gaps.
+  void spread_outputs(const Grid::Block& block, const Operands& operands) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const std::size_t place = inputs_.size() + i;
+      const int operand = static_cast<int>(place);
+      if (grid_.is_in_place(operand)) continue;
+      movement_kernels().move(size_of(outputs_[i].dtype()))(
+          operands[place].data, block.size.columns, 1, address(outputs_[i], block.offset[place]),
+          grid_.row_stride(operand), grid_.column_stride(operand), block.size.rows, block.size.columns);
+    }
+  }
+  void stream_outputs(const Grid::Block& block, std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       if (static_cast<int>(i) != apart_)
-        movement_kernels().stream(operands[inputs_.size() + i].data, address(outputs_[i], first),
+        movement_kernels().stream(operands[inputs_.size() + i].data, address(outputs_[i], block.first),
                                   n * element_size(outputs_[i]));
   }
   static std::int64_t element_size(const Tensor& tensor) {
@@ -519,6 +544,7 @@ class Machine {
   }
 
   std::span<const Tensor> inputs_, outputs_;
+  bool have_gaps_;  ///< some outputs
   int apart_;
   std::size_t count_;
   int operands_;
@@ -577,9 +603,9 @@ void in_stripes(const Program& program, std::span<const Tensor> inputs, std::spa
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   const std::int64_t count = outputs[0].size();
   if (count == 0) return;
-  const bool at_once = count <= smallest_block && std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& each) {
-                         return is_in_order(each, count);
-                       });
+  const bool at_once =
+      count <= smallest_block && are_contiguous(outputs) &&
+      std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& each) { return is_in_order(each, count); });
   at_once ? run_at_once(program, inputs, outputs, count) : Machine(program, inputs, outputs).run();
 }
 

@@ -110,7 +110,8 @@ std::string program_details() {
 void CudaBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (outputs[0].size() == 0) return;
   // A single function has a kernel already.
-  if (program.instructions.size() == 1 || !can_compile()) return Backend::program(program, inputs, outputs);
+  if (program.instructions.size() == 1 || !can_compile() || !are_contiguous(outputs))
+    return Backend::program(program, inputs, outputs);
   static Kernels& kernels = *new Kernels;
   Context& gpu = context();
   for_each_piece(inputs, outputs, [&](const ProgramPiece& piece) {
