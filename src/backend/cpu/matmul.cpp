@@ -123,11 +123,12 @@ struct Tiling {
 
 /// `a_row` and `b_column` are the distances between rows of a and columns of b.
 Tiling cut(const Sizes& sizes, std::int64_t a_row, std::int64_t b_column) {
-  // Each tile packs its rows and columns of the operands anew, so tiles should be few, large and square: four as soon
-  // as that pays, more only to keep their sides below some 1024. A product with a vector is bound by reading the
-  // matrix; where a tile cuts the matrix across its adjacent elements, it should leave long pieces of them.
+  // Tiles should be few: four as soon as that pays, more only to keep their sides short. Those below each other pack
+  // the same columns of b, while a is packed for wide tiles only, so they should rather be high than wide. A product
+  // with a vector is bound by reading the matrix; where a tile cuts the matrix across its adjacent elements, it should
+  // leave long pieces of them.
   constexpr double vector_work = 131072;
-  constexpr std::int64_t longest = 1024;
+  constexpr std::int64_t highest = 1024, widest = 512, narrow = 128;
   std::int64_t unit = 16;
   const std::int64_t m = sizes.m, n = sizes.n;
   std::int64_t down = 1, across = 1;
@@ -135,7 +136,9 @@ Tiling cut(const Sizes& sizes, std::int64_t a_row, std::int64_t b_column) {
     if ((m == 1 ? b_column : a_row) == 1) unit = 256;
     (m == 1 ? across : down) = std::clamp<std::int64_t>(static_cast<std::int64_t>(sizes.work() / vector_work), 1, 64);
   } else if (sizes.work() >= large_product) {
-    while (down * across < 4 || m / down > longest || n / across > longest) ++(m / down >= n / across ? down : across);
+    while (m / down > highest) ++down;
+    while (n / across > widest) ++across;
+    while (down * across < 4) ++(n / across > narrow ? across : down);
   }
   const auto part = [=](std::int64_t size, std::int64_t parts) {
     return ((size + parts - 1) / parts + unit - 1) / unit * unit;
