@@ -25,8 +25,8 @@ struct Stripe {
   std::int64_t first, rows, stride, columns;
 };
 /// Stores the elements of a stripe, and returns their number. If only the sums of its rows are needed, it stores the
-/// lanes to which a kernel would add the elements of each row instead, without gaps between them, and returns the number
-/// of a row's lanes; or it does nothing and returns 0.
+/// lanes to which a kernel would add the elements of each row instead, without gaps between them, and returns the
+/// number of a row's lanes; or it does nothing and returns 0.
 using RunStripe = FunctionRef<std::int64_t(const Stripe&, std::byte* to, std::int64_t to_stride, bool only_sum)>;
 
 /// Calls `use` with a function that runs the program on a stripe of its outputs, in this thread. The output number
