@@ -15,6 +15,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 sys.dont_write_bytecode = True  # beside the sources
 
+import foreign_compat
 import foreign_draws
 import foreign_flow
 import foreign_functions
@@ -299,6 +300,7 @@ def main(folder):
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("habits", lambda each: foreign_idioms.write(each, foreign_habits.FAMILIES)),
                         ("wild", lambda each: foreign_idioms.write(each, foreign_wild.FAMILIES)),
+                        ("compat", lambda each: foreign_idioms.write(each, foreign_compat.FAMILIES)),
                         ("papers", lambda each: foreign_idioms.write(each, foreign_papers.FAMILIES)),
                         ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
