@@ -389,6 +389,41 @@ TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   refuses(loop("less", "add_if_even"), 4);
 }
 
+TEST_CASE("indices whose last size is not known choose elements or rows") {
+  const std::string t_int = attr("T", "type: DT_INT32");
+  const auto ints = [](const std::string& name, const std::string& shape) {
+    return node(name, "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { " + shape + " }"));
+  };
+  const Graph graph = read(
+      placeholder_node("x", "dim { size: -1 } dim { size: -1 }") + ints("list", "dim { size: -1 }") +
+      ints("sizes", "dim { size: 2 }") + node("indices", "Reshape", {"list", "sizes"}, t_int) +
+      node("y", "GatherNd", {"x", "indices"}, attr("Tparams", "type: DT_FLOAT") + attr("Tindices", "type: DT_INT32")) +
+      node("z", "Square", {"y"}, t_float));
+  const Session session(graph);
+  const Tensor x = tensor<float>({{1, 2}, {3, 4}});
+  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0, 0, 1}}, {"sizes:0", {2, 2}}}), tensor<float>({9, 4}));
+  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0}}, {"sizes:0", {2, 1}}}),
+             tensor<float>({{9, 16}, {1, 4}}));
+}
+
+TEST_CASE("what an unknown op gives to a sparse op has the type that is due there when it is fed") {
+  const Feeds feeds{{"odd:0", tensor<std::int64_t>({{0, 1}, {1, 0}})}, {"odd:1", {3.0F, 2.0F}}};
+  const std::string shape = "tensor_shape { dim { size: 2 } } int64_val: 2 int64_val: 2";
+  const auto run = [&](const std::string& op, std::vector<std::string> inputs, const std::string& output = "y:0") {
+    inputs.insert(inputs.begin(), {"odd", "odd:1", "shape"});
+    const Graph graph =
+        read(node("odd", "SomeOp", {}) + constant_node("shape", "DT_INT64", shape) + ints_node("axes", {1}) +
+             constant_node("begin", "DT_INT64", "tensor_shape { dim { size: 2 } } int64_val: 0") +
+             float_node("half", "0.5") + node("y", op, inputs, t_float));
+    return Session(graph).run(output, feeds);
+  };
+  check_same(run("SparseReduceSum", {"axes"}), tensor<float>({3, 2}));
+  check_same(run("SparseReduceMax", {"axes"}), tensor<float>({3, 2}));
+  check_same(run("SparseSoftmax", {}), tensor<float>({1, 1}));
+  check_same(run("SparseSlice", {"begin", "shape"}, "y:1"), tensor<float>({3, 2}));
+  check_same(run("SparseDenseCwiseMul", {"half"}), tensor<float>({1.5, 1}));
+}
+
 TEST_CASE("numbers that are counted are not negative") {
   const Graph graph =
       read(node("x", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { dim { size: -1 } }")) +

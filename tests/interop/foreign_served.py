@@ -235,11 +235,13 @@ def names_out(path):
 
 def archived(path, model, spec, trains=True, **endpoints):
     """`endpoints` beside "serve", and "train"."""
+    def named(made):
+        return {f"y{i}": each for i, each in enumerate(made)} if isinstance(made, list) else {"y": made}
     archive = keras.export.ExportArchive()
     archive.track(model)
-    archive.add_endpoint("serve", lambda x: {"y": model(x)}, [spec])
+    archive.add_endpoint("serve", lambda x: named(model(x)), [spec])
     if trains:
-        archive.add_endpoint("train", lambda x: {"y": model(x, training=True)}, [spec])
+        archive.add_endpoint("train", lambda x: named(model(x, training=True)), [spec])
     for name, (function, own) in endpoints.items():
         archive.add_endpoint(name, function, [own])
     archive.write_out(path, verbose=False)
@@ -269,6 +271,17 @@ def changed_at_random(path):
         y = layer(y)
     archived(path, keras.Model(x, y), Spec([2, 8, 8, 3], tf.float32, "x"))
     image = np.abs(points(170, 2, 8, 8, 3)) / 3
+    return [("train", {"x": image}), ("serve", {"x": image})] * 2, []
+
+
+def bent_at_random(path):
+    x, between = keras.Input((8, 8, 3), name="x"), {"value_range": (0, 1)}
+    y = layers.RandomElasticTransform(seed=1)(layers.RandomPerspective(seed=2)(layers.RandomShear(0.2, 0.1, seed=3)(x)))
+    y = layers.RandomErasing(seed=4)(layers.RandomGaussianBlur(seed=5, **between)(layers.RandomSharpness(0.5, seed=6, **between)(y)))
+    z = layers.RandomHue(0.2, seed=7, **between)(layers.RandomSaturation(0.5, seed=8, **between)(layers.RandomGrayscale(seed=9)(x)))
+    z = layers.RandomPosterization(3, seed=10, **between)(layers.RandomInvert(seed=11, **between)(layers.AutoContrast(**between)(z)))
+    archived(path, keras.Model(x, [y, layers.RandAugment(seed=12, **between)(x), z]), Spec([2, 8, 8, 3], tf.float32, "x"))
+    image = np.abs(points(175, 2, 8, 8, 3)) / 3
     return [("train", {"x": image}), ("serve", {"x": image})] * 2, []
 
 
@@ -326,8 +339,8 @@ def texts_in(path):
     return [("serve", {"ids": np.int64([[1, 2, 3, 0], [4, 0, 0, 0]])})], ["serve"]
 
 
-MODELS = (classifier, first_operation, in_parts, indices_of_file, ragged, tables, file_tables, types, reusable, open_shapes, trains, names_out, prepared, changed_at_random, attends,
-          moving_volumes, normalized_filters, texts_in)
+MODELS = (classifier, first_operation, in_parts, indices_of_file, ragged, tables, file_tables, types, reusable, open_shapes, trains, names_out, prepared,
+          changed_at_random, bent_at_random, attends, moving_volumes, normalized_filters, texts_in)
 
 
 def write(folder):

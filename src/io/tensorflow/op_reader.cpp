@@ -79,13 +79,19 @@ Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors&
 }
 
 /// Whether a rule's op is read only when sizes are known.
-bool rule_needs_sizes(std::string_view op) { return op == "Unpack" || op == "Squeeze" || op == "Conv2D"; }
+bool rule_needs_sizes(std::string_view op) {
+  return op == "Unpack" || op == "Squeeze" || op == "Conv2D" || op == "GatherNd";
+}
 
 bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   const std::string& op = reader.def().op;
   if (inputs.empty()) return false;
   const Shape& shape = inputs[0].shape();
   if (op == "Squeeze") return !shape.is_known() && reader.attr_or<ListDef>("squeeze_dims", {}).ints.empty();
+  if (op == "GatherNd") {  // the last size of the indices tells how many axes they choose from
+    const Shape& indices = inputs[1].shape();
+    return !indices.has_rank() || (indices.rank() > 0 && indices.sizes().back() < 0);
+  }
   if (!shape.has_rank()) return true;
   if (op == "Conv2D") {
     const Shape& filter = inputs[1].shape();
@@ -163,8 +169,11 @@ constexpr auto typed_otherwise = std::to_array<TypedInputs>({{"AvgPool3DGrad", 0
                                                              {"Bincount", 0b100},
                                                              {"BlockLSTM", 0b1'1111'1110},
                                                              {"BlockLSTMGrad", 0b1'1111'1110},
+                                                             {"BlockLSTMGradV2", 0b1'1111'1110},
+                                                             {"BlockLSTMV2", 0b1'1111'1110},
                                                              {"Concat", 0b10},
                                                              {"Conv2DBackpropInput", 0b110},
+                                                             {"Conv3DBackpropInputV2", 0b110},
                                                              {"CropAndResizeGradBoxes", 0b10},
                                                              {"CropAndResizeGradImage", 0},
                                                              {"DenseBincount", 0b100},
@@ -177,21 +186,41 @@ constexpr auto typed_otherwise = std::to_array<TypedInputs>({{"AvgPool3DGrad", 0
                                                              {"MaxPool3DGrad", 0b100},
                                                              {"OneHot", 0b1100},
                                                              {"ParallelDynamicStitch", 0},
+                                                             {"QuantizeV2", 0},
+                                                             {"QuantizedConcat", 0},
+                                                             {"RaggedBincount", 0b1000},
+                                                             {"RaggedCountSparseOutput", 0b10},
                                                              {"RaggedTensorToSparse", 0},
                                                              {"RaggedTensorToTensor", 0b110},
                                                              {"ResizeBicubicGrad", 0b10},
                                                              {"ResizeBilinearGrad", 0b10},
                                                              {"ScatterNd", 0b10},
                                                              {"Select", 0b110},
+                                                             {"SetSize", 0b10},
+                                                             {"SparseAdd", 0b10010},
+                                                             {"SparseBincount", 0b10000},
+                                                             {"SparseConcat", 0},
+                                                             {"SparseCountSparseOutput", 0b10},
                                                              {"SparseDenseCwiseAdd", 0b1010},
+                                                             {"SparseDenseCwiseDiv", 0b1010},
+                                                             {"SparseDenseCwiseMul", 0b1010},
                                                              {"SparseFillEmptyRows", 0b1010},
                                                              {"SparseFillEmptyRowsGrad", 0b10},
+                                                             {"SparseReduceMax", 0b10},
+                                                             {"SparseReduceMaxSparse", 0b10},
                                                              {"SparseReduceSum", 0b10},
+                                                             {"SparseReduceSumSparse", 0b10},
                                                              {"SparseReorder", 0b10},
+                                                             {"SparseSlice", 0b10},
+                                                             {"SparseSoftmax", 0b10},
+                                                             {"SparseSparseMaximum", 0b10010},
+                                                             {"SparseSparseMinimum", 0b10010},
+                                                             {"SparseSplit", 0b100},
                                                              {"SparseTensorDenseAdd", 0b1010},
                                                              {"SparseTensorDenseMatMul", 0b1010},
                                                              {"SparseToDense", 0b1100},
                                                              {"SparseToSparseSetOperation", 0b10010},
+                                                             {"StatelessRandomBinomial", 0b1100},
                                                              {"StridedSliceGrad", 0b10000}});
 
 std::vector<std::size_t> typed_inputs_of_foreign(const NodeReader& reader) {
