@@ -9,6 +9,7 @@
 #include "expect.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "io/tensorflow/op_rules.hpp"
+#include "node_text.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
@@ -546,6 +547,37 @@ TEST_CASE("what only resembles our ops is refused") {
   CHECK(message("ResizeBilinear", {"x", "c"}, {}) == "Node 'y' (op: 'ResizeBilinear'): its input 1 is float32[2]");
   CHECK(message("Gather", {"x"}, {}) == "Node 'y' (op: 'Gather'): it has 1 inputs; 2 are due");
   CHECK(message("AddN", {}, {}) == "Node 'y' (op: 'AddN'): it has no inputs");
+}
+
+TEST_CASE("indices whose last size is not known choose elements or rows") {
+  const std::string t_int = attr("T", "type: DT_INT32");
+  const auto ints = [](const std::string& name, const std::string& shape) {
+    return node(name, "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { " + shape + " }"));
+  };
+  const Graph graph = read(
+      placeholder_node("x", "dim { size: -1 } dim { size: -1 }") + ints("list", "dim { size: -1 }") +
+      ints("sizes", "dim { size: 2 }") + node("indices", "Reshape", {"list", "sizes"}, t_int) +
+      node("y", "GatherNd", {"x", "indices"}, attr("Tparams", "type: DT_FLOAT") + attr("Tindices", "type: DT_INT32")) +
+      node("z", "Square", {"y"}, t_float));
+  const Session session(graph);
+  const Tensor x = tensor<float>({{1, 2}, {3, 4}});
+  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0, 0, 1}}, {"sizes:0", {2, 2}}}), tensor<float>({9, 4}));
+  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0}}, {"sizes:0", {2, 1}}}),
+             tensor<float>({{9, 16}, {1, 4}}));
+}
+
+TEST_CASE("what fills a shape that is computed has a gradient") {
+  const Graph graph = read(
+      placeholder_node("x", "") +
+      node("sizes", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { dim { size: 2 } }")) +
+      node("square", "Square", {"x"}, t_float) + node("y", "Fill", {"sizes", "square"}, t_float));
+  const auto at = [&](const std::string& name) { return graph.get_tensor_by_name(name + ":0"); };
+  const Model model({.inputs = {{"x", at("x")}, {"sizes", at("sizes")}}, .outputs = {{"y", at("y")}}});
+  const Variable x(3.0F);
+  GradientTape tape;
+  const Tensor y = model({{"x", x}, {"sizes", {2, 5}}})[0];
+  check_same(y, full({2, 5}, 9.0F));
+  check_same(tape.gradient(reduce_sum(y), x), tensor(60.0F));
 }
 
 }  // namespace tapestry::test::foreign_graph_test

@@ -389,23 +389,6 @@ TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   refuses(loop("less", "add_if_even"), 4);
 }
 
-TEST_CASE("indices whose last size is not known choose elements or rows") {
-  const std::string t_int = attr("T", "type: DT_INT32");
-  const auto ints = [](const std::string& name, const std::string& shape) {
-    return node(name, "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { " + shape + " }"));
-  };
-  const Graph graph = read(
-      placeholder_node("x", "dim { size: -1 } dim { size: -1 }") + ints("list", "dim { size: -1 }") +
-      ints("sizes", "dim { size: 2 }") + node("indices", "Reshape", {"list", "sizes"}, t_int) +
-      node("y", "GatherNd", {"x", "indices"}, attr("Tparams", "type: DT_FLOAT") + attr("Tindices", "type: DT_INT32")) +
-      node("z", "Square", {"y"}, t_float));
-  const Session session(graph);
-  const Tensor x = tensor<float>({{1, 2}, {3, 4}});
-  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0, 0, 1}}, {"sizes:0", {2, 2}}}), tensor<float>({9, 4}));
-  check_same(session.run("z:0", {{"x:0", x}, {"list:0", {1, 0}}, {"sizes:0", {2, 1}}}),
-             tensor<float>({{9, 16}, {1, 4}}));
-}
-
 TEST_CASE("what an unknown op gives to a sparse op has the type that is due there when it is fed") {
   const Feeds feeds{{"odd:0", tensor<std::int64_t>({{0, 1}, {1, 0}})}, {"odd:1", {3.0F, 2.0F}}};
   const std::string shape = "tensor_shape { dim { size: 2 } } int64_val: 2 int64_val: 2";
@@ -434,20 +417,6 @@ TEST_CASE("numbers that are counted are not negative") {
   check_same(session.run("y:0", {{"x:0", {2, 7, 2}}}), tensor<float>({0, 0, 2}));
   CHECK_THROWS_WITH_AS(session.run("y:0", {{"x:0", {2, -1}}}), doctest::Contains("-1 is not in [0, 1)"),
                        InvalidArgumentError);
-}
-
-TEST_CASE("what fills a shape that is computed has a gradient") {
-  const Graph graph = read(
-      placeholder_node("x", "") +
-      node("sizes", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { dim { size: 2 } }")) +
-      node("square", "Square", {"x"}, t_float) + node("y", "Fill", {"sizes", "square"}, t_float));
-  const auto at = [&](const std::string& name) { return graph.get_tensor_by_name(name + ":0"); };
-  const Model model({.inputs = {{"x", at("x")}, {"sizes", at("sizes")}}, .outputs = {{"y", at("y")}}});
-  const Variable x(3.0F);
-  GradientTape tape;
-  const Tensor y = model({{"x", x}, {"sizes", {2, 5}}})[0];
-  check_same(y, full({2, 5}, 9.0F));
-  check_same(tape.gradient(reduce_sum(y), x), tensor(60.0F));
 }
 
 TEST_CASE("a model whose shapes are computed is called with sizes that a trace does not know") {

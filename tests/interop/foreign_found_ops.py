@@ -123,4 +123,19 @@ def drawn():
     yield Case("StatelessRandomUniformV2", [9], *key)
 
 
-FAMILIES = (drawn, heard, labelled, rows, placed, solved, chosen)
+def counted():
+    listed = Fed([0, 2, 2, 5], np.int64), Fed([1, 3, 1, 0, 9], np.int64)
+    for weights in (np.zeros([0], np.float32), Fed([1, 2.5, 3, 4, 5])):
+        for binary in (True, False):
+            yield Case("RaggedBincount", *listed, np.int64(4), weights, binary_output=binary)
+            yield Case("RaggedCountSparseOutput", *listed, weights, binary_output=binary, maxlength=5 if binary else -1)
+    numbers, weights = Fed([2, 2, 0], np.int32), Fed([1.5, 2, 3])
+    for places, shape in (([[0, 0], [0, 2], [2, 1]], [3, 4]), ([[0], [2], [3]], [4])):
+        yield Case("SparseBincount", Fed(places, np.int64), numbers, np.int64(shape), np.int32(3), weights)
+        yield Case("SparseCountSparseOutput", Fed(places, np.int64), numbers, np.int64(shape), weights, binary_output=False, minlength=2)
+    for numbers in ([[1, 2, 3], [0, 5, 5]], [1, 1, 4], [[0], [0]]):
+        for options in ({}, {"maxlength": 4}, {"minlength": 9}, {"maxlength": 0}):
+            yield Case("DenseCountSparseOutput", Fed(numbers, np.int64), np.zeros([0], np.int64), binary_output=False, **options)
+
+
+FAMILIES = (counted, drawn, heard, labelled, rows, placed, solved, chosen)

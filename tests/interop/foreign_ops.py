@@ -58,18 +58,6 @@ def elementwise():
     yield Case("DenseBincount", Fed([[1, 3], [1, 1]], np.int32), np.int32(4), Fed([[0.5, 1], [2, 3]]))
     yield Case("DenseBincount", Fed([[1, 3], [1, 1]], np.int32), np.int32(4), np.zeros([0], np.float32), binary_output=True)
     yield Case("Bincount", Fed([1, 3, 1, 0], np.int32), np.int32(5), Fed([1, 2, 3, 4]))
-    listed, sparse_places = (Fed([0, 2, 2, 5], np.int64), Fed([1, 3, 1, 0, 9], np.int64)), Fed([[0, 0], [0, 2], [2, 1]], np.int64)
-    for weights in (np.zeros([0], np.float32), Fed([1, 2.5, 3, 4, 5])):
-        for binary in (True, False):
-            yield Case("RaggedBincount", *listed, np.int64(4), weights, binary_output=binary)
-            yield Case("RaggedCountSparseOutput", *listed, weights, binary_output=binary, maxlength=5 if binary else -1)
-    for shape in ([3, 4], [4]):
-        places, numbers = (sparse_places, Fed([2, 2, 0], np.int32)) if len(shape) == 2 else (Fed([[0], [2], [3]], np.int64), Fed([2, 2, 0], np.int32))
-        yield Case("SparseBincount", places, numbers, np.int64(shape), np.int32(3), Fed([1.5, 2, 3]))
-        yield Case("SparseCountSparseOutput", places, numbers, np.int64(shape), Fed([1.5, 2, 3]), binary_output=False, minlength=2)
-    for numbers in ([[1, 2, 3], [0, 5, 5]], [1, 1, 4], [[0], [0]]):
-        for options in ({}, {"maxlength": 4}, {"minlength": 9}, {"maxlength": 0}):
-            yield Case("DenseCountSparseOutput", Fed(numbers, np.int64), np.zeros([0], np.int64), binary_output=False, **options)
     yield Case("NthElement", scores, np.int32(1), reverse=True)
     yield Case("NthElement", scores, np.int32(0))
 
