@@ -217,8 +217,8 @@ class Pass {
                           &compute};
     kernel_.rows(nullptr, n, 1, 1, n, y, 0, divisor_, &row);
   }
-  /// Adds up the elements of each row of a stripe, if it is that what is computed, and returns the number of a row's
-  /// lanes in `room`. Returns 0 if nothing has been done.
+  /// If the reduction is a sum, adds up the elements of each row of a stripe in lanes, which `room` holds then, and
+  /// returns the number of a row's lanes. Otherwise it does nothing and returns 0.
   std::int64_t added_up(const Stripe& stripe, std::byte* room) const {
     return sums_ ? (*program_)(stripe, room, 0, true) : 0;
   }
