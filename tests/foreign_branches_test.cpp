@@ -205,6 +205,13 @@ TEST_CASE("of two conditions of one predicate, one that changes a Variable runs 
     check_same(run("both:0", false), tensor(0.F));
     check_same(run("read:0", true), tensor(5.F));
   }
+  // The number of the input that a Merge takes comes with what the branch changes.
+  const Session session(graph);
+  session.run("v/Assign");
+  for (const bool p : {true, false}) {
+    check_same(session.run("d/Merge:1", {{"x:0", 2.0}, {"p:0", p}}), tensor(p ? 1 : 0));
+    check_same(session.run("read:0"), tensor(3.F));
+  }
 }
 
 TEST_CASE("very many conditions outside of all scopes, and a node that waits for all") {

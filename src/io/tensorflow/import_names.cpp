@@ -120,6 +120,7 @@ void Importer::add_value_index(Entry& merge) {
   add_missing(file_.entry(condition->inputs[0].node));
   extend_for_names([&] {
     const NameScope inside(merge.def->name + "/_/", where_);
+    const ControlScope taken_before({merge.outputs[0]});  // the number comes with the branch and with what it changes
     const Tensor selector = tensor_of(condition->inputs[0]);
     const Tensor list = constant_node(vector_of(taken, int32), "value_index", where_);
     if (merge.named.empty()) merge.named = merge.outputs;
