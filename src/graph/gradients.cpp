@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autodiff/backward.hpp"
 #include "autodiff/with_gradient_to.hpp"
@@ -52,13 +53,11 @@ std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
   return found;
 }
 
-/// Whether the op of some node, or the dtype of its results, is not known yet.
-bool has_unknown_types(const std::vector<Node*>& nodes) {
-  return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
-    return detail::awaited_values(*node) ||
-           std::any_of(node->outputs().begin(), node->outputs().end(),
-                       [](const Tensor& output) { return output.dtype() == DType::unknown; });
-  });
+/// Whether the op of a node, or the dtype of its results, is not known yet.
+bool has_unknown_types(const Node& node) {
+  return detail::awaited_values(node) ||
+         std::any_of(node.outputs().begin(), node.outputs().end(),
+                     [](const Tensor& output) { return output.dtype() == DType::unknown; });
 }
 bool has_unknown_ranks(const std::vector<Node*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
@@ -92,9 +91,7 @@ class GraphGradients {
     auto values = variable_values(*graph_);
     for (const Source& source : sources)
       tensors.push_back(source.cell() ? values[source.cell().get()] : Tensors{inside(source.tensor())});
-    std::vector<Tensor> result = has_unknown_types(nodes_)   ? deferred(tensors)
-                                 : has_unknown_ranks(nodes_) ? walk_or_defer(tensors)
-                                                             : walk(tensors);
+    std::vector<Tensor> result = compute(tensors);
     for (std::size_t i = 0; i < sources.size(); ++i)
       if (!result[i] && options_.unconnected == Unconnected::zero)
         result[i] = zeros_like(sources[i].cell() ? Variable(sources[i].cell()).value() : sources[i].tensor());
@@ -102,6 +99,81 @@ class GraphGradients {
   }
 
  private:
+  /// By source, of the sum of the gradients by each of its tensors.
+  std::vector<Tensor> compute(const std::vector<Tensors>& sources) {
+    mark_late();
+    if (!late_.empty()) return in_two_parts(sources);
+    return has_unknown_ranks(nodes_) ? walk_or_defer(sources) : walk(sources);
+  }
+
+  /// Finds the nodes of unknown types, and those that are computed from their results.
+  void mark_late() {
+    for (const Node* node : nodes_)
+      if (has_unknown_types(*node) || std::any_of(node->inputs().begin(), node->inputs().end(),
+                                                  [&](const Tensor& input) { return is_late(input); }))
+        late_.insert(node);
+  }
+  bool is_late(const Tensor& tensor) const { return late_.contains(endpoint_of(tensor).node); }
+
+  /// The tensors that late nodes read from others, and through which gradients reach the sources.
+  Tensors border(const std::vector<Tensors>& sources) const {
+    std::unordered_set<std::int64_t> reach;
+    for (const Tensors& source : sources)
+      for (const Tensor& each : source) reach.insert(each.id());
+    Tensors found;
+    std::unordered_set<std::int64_t> seen;
+    for (const Node* node : nodes_) {
+      bool reaches = false;
+      for (const Tensor& input : node->inputs()) {
+        if (!reach.contains(input.id())) continue;
+        reaches = true;
+        if (late_.contains(node) && !is_late(input) && seen.insert(input.id()).second) found.push_back(input);
+      }
+      if (!reaches) continue;
+      for (const Tensor& output : node->outputs())
+        if (output.dtype() == DType::unknown || is_floating(output.dtype())) reach.insert(output.id());
+    }
+    return found;
+  }
+
+  /// Defers the gradients through late nodes only: a plan may be cut before these, at tensors that are computed first,
+  /// and no gradient would flow to what such a tensor is computed from.
+  std::vector<Tensor> in_two_parts(const std::vector<Tensors>& sources) {
+    const Tensors inputs = border(sources);
+    const Tensors& seeds = options_.output_gradients.tensors();
+    Tensors late_targets, targets;
+    std::vector<Tensor> late_seeds, target_seeds;
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      const bool late = is_late(targets_[i]);
+      (late ? late_targets : targets).push_back(targets_[i]);
+      if (!seeds.empty() || !late)
+        (late ? late_seeds : target_seeds).push_back(first_gradient(targets_, seeds, i, "grad_ys"));
+    }
+    std::vector<Tensors> late_sources;  // each input of the late nodes, then of each source those that are late
+    for (const Tensor& input : inputs) late_sources.push_back({input});
+    for (const Tensors& source : sources) {
+      late_sources.emplace_back();
+      for (const Tensor& each : source)
+        if (is_late(each)) late_sources.back().push_back(each);
+    }
+    std::vector<Tensor> stops(inputs.begin(), inputs.end());
+    stops.insert(stops.end(), options_.stop_gradients.tensors().begin(), options_.stop_gradients.tensors().end());
+    const GradientOptions late_options{.output_gradients = late_seeds, .stop_gradients = stops};
+    std::vector<Tensor> found = GraphGradients(graph_, late_targets, late_options).deferred(late_sources);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!found[i]) continue;
+      targets.push_back(inputs[i]);
+      target_seeds.push_back(found[i]);
+    }
+    found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
+    if (targets.empty()) return found;
+    const GradientOptions options{.output_gradients = target_seeds, .stop_gradients = options_.stop_gradients};
+    const std::vector<Tensor> rest = GraphGradients(graph_, targets, options).compute(sources);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (rest[i]) found[i] = found[i] ? add_gradients(rest[i], found[i]) : rest[i];
+    return found;
+  }
+
   /// What stands in a function for a tensor of its surroundings.
   Tensor inside(const Tensor& source) const {
     const detail::Captures::Capture* known = graph_->captures ? graph_->captures->find(source, nullptr) : nullptr;
@@ -163,6 +235,7 @@ class GraphGradients {
     for (const Tensors& source : sources)
       for (const Tensor& each : source)
         if (is_ancestor(each)) used.push_back(each);
+    if (used.empty()) return std::vector<Tensor>(sources.size());
     Tensors inputs = targets_;
     inputs.append(used.begin(), used.end());
     const Tensors& seeds = options_.output_gradients.tensors();
@@ -199,6 +272,7 @@ class GraphGradients {
   const Tensors& targets_;
   const GradientOptions& options_;
   std::vector<Node*> nodes_;
+  std::unordered_set<const Node*> late_;
 };
 
 void check_arguments(const Tensors& targets, const GradientOptions& options) {

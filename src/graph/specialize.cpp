@@ -91,8 +91,10 @@ class Specializer {
 
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {
     if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
-    // In the stage "requested" some dtypes and ranks are unknown, because the feeds are only declared.
-    if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return copy_of(node, inputs);
+    // In the stage "requested" some dtypes and ranks are unknown, because the feeds are only declared; later those that
+    // depend on values. A gradient defers what it cannot do yet: where a plan is cut, the rest of it must be there.
+    if (std::any_of(inputs.begin(), inputs.end(), is_unknown) && &node.op() != &symbolic_gradient_op())
+      return copy_of(node, inputs);
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const auto& function = *std::get<Closure>(*redo);
       if (!awaited_values(node)) {
