@@ -40,6 +40,22 @@ void check_absent(const Graph& graph, const std::string& name, const Feeds& feed
 
 }  // namespace
 
+TEST_CASE("what a Switch passes on is fetched and fed by its name") {
+  const Graph graph = nested_branches();
+  const Session session(graph);
+  const Tensor x = tensor<float>({1, 2});
+  check_same(session.run("c/Switch:1", branch_feeds(true, true)), x);
+  check_same(session.run("c/Switch:0", branch_feeds(false, true)), x);
+  check_absent(graph, "c/Switch:0", branch_feeds(true, true));
+  check_absent(graph, "c/Switch:1", branch_feeds(false, true));
+  CHECK(session.run("c/q:1", branch_feeds(true, true)).item<bool>());
+  check_absent(graph, "c/q:0", branch_feeds(true, true));
+  check_same(session.run("c/in/Switch:1", branch_feeds(true, true)), x + 1.0);
+  const Feeds feeds{{"x:0", {1.0, 2.0}}, {"p:0", true}, {"q:0", true}, {"c/Switch:1", {5.0, 6.0}}};
+  check_same(session.run("c/add:0", feeds), tensor<float>({6, 7}));
+  check_same(session.run("y:0", feeds), negative(sin(tensor<float>({6, 7}))));
+}
+
 TEST_CASE("a tensor in a branch is fetched by its name, if the branch is taken") {
   Graph graph = nested_branches();
   const Tensor next = tensor<float>({2, 3});
@@ -76,10 +92,6 @@ TEST_CASE("what a branch makes of several tensors, its operations and its gradie
   CHECK(message_of<UnimplementedError>([&] { session.run("c/unread:0", branch_feeds(true, true)); }) ==
         "Tapestry lacks the op 'Foo' of node 'c/unread'");
   check_same(session.run("y:0", branch_feeds(true, true)), negative(sin(tensor<float>({2, 3}))));
-  CHECK(message_of<UnimplementedError>([&] {
-          session.run("c/Switch:1", branch_feeds(true, true));
-        }).starts_with("'c/Switch' only passes on a tensor to a branch"));
-  check_same(session.run("c/in/Switch:1", branch_feeds(true, true)), tensor<float>({2, 3}));
 }
 
 TEST_CASE("the gradient of a tensor in a branch") {

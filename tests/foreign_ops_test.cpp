@@ -175,7 +175,7 @@ TEST_CASE("of several equal sums in a window of Dilation2D the first one has the
   check_same(session.run(found[1], feeds), reshape(tensor({1.F, 1.F, 0.F, 0.F}), {2, 2, 1}));
 }
 
-TEST_CASE("a type that an op lacks, and a Variable without a shape, harm only what needs them") {
+TEST_CASE("a type that an op lacks, and a Variable without a shape or a value, harm only what needs them") {
   io::GraphDef def;
   def.nodes.push_back({.name = "x", .op = "Placeholder"});
   def.nodes.push_back({.name = "variable", .op = "VariableV2"});
@@ -188,7 +188,7 @@ TEST_CASE("a type that an op lacks, and a Variable without a shape, harm only wh
   const Feeds feeds{{"x:0", tensor<bool>({true, false})}};
   check_same(session.run("Identity:0", feeds), tensor<bool>({true, false}));
   CHECK_THROWS_AS(session.run("MatrixDiag:0", feeds), UnimplementedError);
-  CHECK_THROWS_AS(session.run("variable:0", feeds), UnimplementedError);
+  CHECK_THROWS_AS(session.run("variable:0", feeds), FailedPreconditionError);
 }
 
 }  // namespace tapestry::test::foreign_ops_test

@@ -575,6 +575,32 @@ TEST_CASE("Variables of a Keras model that have the same name") {
   }
 }
 
+TEST_CASE("Tables of numbers have the entries of the checkpoint, and a Variable grows") {
+  const TemporaryFolder folder;
+  for (const bool is_written : {false, true}) {
+    CAPTURE(is_written);
+    Model model = saved_model::load(golden("saved_model_numbers"));
+    if (is_written) {
+      saved_model::save((folder / "again").string(), model);
+      model = saved_model::load((folder / "again").string());
+    }
+    const auto insert = [&](const std::vector<std::int64_t>& keys, const std::vector<float>& values) {
+      const std::vector<Tensor> all = model({{"keys", tensor(keys)}, {"values", tensor(values)}});
+      std::map<std::string, Tensor> found;
+      for (std::size_t i = 0; i < all.size(); ++i) found.emplace(model.outputs().at(i).name, all[i]);
+      return found;
+    };
+    auto found = insert({5, 4, 3}, {7, 8, 9});
+    check_same(found["before"], tensor<float>({0.25, -1, 0.5}));
+    check_same(found["pairs"], tensor<double>({{3, 4}, {1, 2}, {1, 2}}));
+    CHECK(found["size"].item<std::int64_t>() == 3);
+    check_same(found["memory"], tensor<float>({1, 2, 7, 8, 9}));
+    found = insert({4}, {1});
+    check_same(found["before"], tensor<float>({8}));
+    check_same(found["memory"], tensor<float>({1, 2, 7, 8, 9, 1}));
+  }
+}
+
 TEST_CASE("Tables and their files do no harm to a signature with numbers, and are written again") {
   const TemporaryFolder folder;
   const auto check = [](const Model& model) {

@@ -19,14 +19,14 @@ Tensor rows_like(const Tensor& tensor, std::int64_t count) {
 IndexedSlices summed_rows(const IndexedSlices& slices, const Variable& variable) {
   const Tensor values = detail::computed(slices.values);
   // In a graph whose shapes were unknown, nothing has checked them yet.
-  Shape expected = variable.shape();
-  expected.set(0, slices.indices.size());
-  if (slices.indices.rank() != 1 || values.shape() != expected)
+  const Shape whole = variable.shape().is_known() ? variable.shape() : variable.cell()->load().shape();
+  Shape expected = whole;
+  if (expected.rank() > 0) expected.set(0, slices.indices.size());
+  if (whole.rank() < 1 || slices.indices.rank() != 1 || values.shape() != expected)
     throw InvalidArgumentError(detail::join("Rows of shape ", values.shape(), " with indices of shape ",
                                             slices.indices.shape(), " do not fit the variable '", variable.name(),
-                                            "', ", to_string(variable.dtype()), variable.shape()));
-  Backend::IndexedRows rows =
-      backend_of(values.device()).sum_rows({slices.indices, values}, variable.shape().sizes()[0]);
+                                            "', ", to_string(variable.dtype()), whole));
+  Backend::IndexedRows rows = backend_of(values.device()).sum_rows({slices.indices, values}, whole.sizes()[0]);
   return {std::move(rows.indices), std::move(rows.values)};
 }
 

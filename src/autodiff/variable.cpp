@@ -39,7 +39,7 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
             problem),
         where);
   };
-  if (!can_be(given.shape(), cell.spec.shape)) refuse("; the shapes must be equal");
+  if (!agree(given.shape(), cell.spec.shape)) refuse("; the shapes must be equal");
   if (cell.spec.dtype == boolean && what != "assign") refuse("; bools do not add up");
   if (given.dtype() == cell.spec.dtype) return given;
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
@@ -107,8 +107,20 @@ void Variable::Cell::move_to(Device place) {
 }
 
 void Variable::Cell::copy_from(const Tensor& value) {
-  if (!is_initialized()) store(detail::make_tensor(spec.dtype, spec.shape, device));
+  const std::lock_guard lock(mutex_);
+  if (!value_ || value_.shape() != value.shape()) {
+    if (!agree(value.shape(), spec.shape))
+      throw InvalidArgumentError(
+          detail::join("variable '", name, "' is ", spec.shape, ", and not ", value.shape(), ", as its value"));
+    store(detail::make_tensor(spec.dtype, value.shape(), device));
+  }
   modify([&](const Tensor& next) { backend_of(device).copy(value, next); });
+}
+
+void detail::require_same_shape(const Variable& variable, const Tensor& value, const Tensor& other) {
+  if (value.shape() != other.shape())
+    throw InvalidArgumentError(join("Cannot update variable '", variable.name(), "' with shape ", value.shape(),
+                                    " using a Tensor with shape ", other.shape(), ", shapes must be equal."));
 }
 
 void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
@@ -117,6 +129,7 @@ void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradie
   const Tensor in_order =
       backend.contiguous(detail::computed(gradient));  // the gradient of a transposed Variable is a view
   modify_all(variable_and_slots, [&](std::span<const Tensor> opened) {
+    detail::require_same_shape(variable_and_slots[0], opened[0], in_order);
     backend.update(formula, numbers, in_order, opened.subspan(1), opened[0]);
   });
 }

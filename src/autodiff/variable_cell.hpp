@@ -51,7 +51,8 @@ struct Variable::Cell {
     std::swap(value_, own);
   }
 
-  /// As `store`, but copies the elements: for a value in memory that will be used again.
+  /// As `store`, but copies the elements: for a value in memory that will be used again. The value of a Variable whose
+  /// sizes change may have others than before.
   void copy_from(const Tensor& value);
 
   /// Moves the Variable to that device.
@@ -96,11 +97,15 @@ struct Variable::Cell {
 
 namespace detail {
 
+/// Throws InvalidArgumentError unless a tensor has the shape that the value of a Variable has now.
+void require_same_shape(const Variable& variable, const Tensor& value, const Tensor& other);
+
 template <class Change>
 void modify_rest(std::span<const Variable> variables, SmallVector<Tensor, 4>& opened, const Change& change) {
   if (variables.empty()) return change(std::span<const Tensor>(opened.begin(), opened.end()));
   variables.front().cell()->modify([&](const Tensor& value) {
     opened.push_back(value);
+    require_same_shape(variables.front(), value, opened.front());
     modify_rest(variables.subspan(1), opened, change);
   });
 }
@@ -108,7 +113,7 @@ void modify_rest(std::span<const Variable> variables, SmallVector<Tensor, 4>& op
 }  // namespace detail
 
 /// Lets `change` write the elements of several Variables in place, as `modify` does. No other thread reads one of them
-/// until it has run.
+/// until it has run. Throws InvalidArgumentError if the values have not all one shape.
 template <class Change>
 void modify_all(std::span<const Variable> variables, const Change& change) {
   SmallVector<Tensor, 4> opened;

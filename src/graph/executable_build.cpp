@@ -243,6 +243,7 @@ class Executable::Builder {
     for (Step& step : to_.steps_) {
       const Op& op = step.call.op();
       step.obstacle = obstacle_of(op, step.kind == Step::Kind::kernel);
+      if (allocates_results(step.call) || assigns_any_sizes(step.call)) step.obstacle = "has sizes that change";
       if (&op != &read_variable_op) continue;
       is_variable[step.root] = 1;
       if (to_.root(step.root).fetched) step.obstacle = "is fetched";

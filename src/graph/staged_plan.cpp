@@ -22,7 +22,7 @@ bool is_repeatable(const Node& node) { return &node.op() == &const_op || &node.o
 bool may_be_open(const GraphState& graph, const Request& request) {
   const std::vector<char> needed = needed_nodes(graph, request);
   for (std::size_t i = 0; i < needed.size(); ++i)
-    if (needed[i] && (graph.node(i).op().evaluate || awaited_values(graph.node(i)))) return true;
+    if (needed[i] && (allocates_results(graph.node(i)) || awaited_values(graph.node(i)))) return true;
   return false;
 }
 
@@ -51,7 +51,7 @@ OpenTensors open_inputs(const GraphState& graph) {
     for (const Tensor& input : node.inputs()) late = late || waits(endpoint_of(input).node);
     for (std::size_t k = 0; k < node.inputs().size(); ++k) {
       const Tensor& input = node.input(k);
-      const bool has_open_size = !node.op().evaluate && !input.shape().is_known();
+      const bool has_open_size = !node.op().evaluate && !assigns_any_sizes(node) && !input.shape().is_known();
       if ((!has_open_size && !awaits(node, k)) || waits(endpoint_of(input).node)) continue;
       add(open.all, input);
       if (awaits(node, k)) add(open.awaited, input);

@@ -14,7 +14,7 @@ const Variable& variable_of(const Call& call) { return call.attr<VariablesRef>("
 Specs check_assignment(const Call& call) {
   const Variable& variable = variable_of(call);
   const Tensor& value = call.input(1);
-  if (value.dtype() != variable.dtype() || !can_be(value.shape(), variable.shape()))
+  if (value.dtype() != variable.dtype() || !agree(value.shape(), variable.shape()))
     throw InvalidArgumentError(detail::join("variable '", variable.name(), "' is ", to_string(variable.dtype()),
                                             variable.shape(), ", the value is ", to_string(value.dtype()),
                                             value.shape(), "; they must be alike"));
@@ -23,7 +23,11 @@ Specs check_assignment(const Call& call) {
 
 template <Binary f>
 void change(Backend& backend, const Call& call) {
-  variable_of(call).cell()->modify([&](const Tensor& value) { backend.binary(f, value, call.input(1), 0, value); });
+  const Variable& variable = variable_of(call);
+  variable.cell()->modify([&](const Tensor& value) {
+    detail::require_same_shape(variable, value, call.input(1));
+    backend.binary(f, value, call.input(1), 0, value);
+  });
 }
 
 Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
@@ -179,6 +183,15 @@ std::string_view assign_name(Assign kind) {
 bool changes_variables(const Call& call) {
   return call.op().stateful && &call.op() != &read_variable_op && call.inputs().size() > 1 &&
          call.attrs().find<VariablesRef>("variables") != nullptr;
+}
+
+bool allocates_results(const Call& call) {
+  const Op& op = call.op();
+  return op.evaluate || (&op == &read_variable_op && !variable_of(call).shape().is_known());
+}
+
+bool assigns_any_sizes(const Call& call) {
+  return &call.op() == &assign_op(Assign::set) && !variable_of(call).shape().is_known();
 }
 
 Attrs variable_attrs(const std::vector<Variable>& variables) {

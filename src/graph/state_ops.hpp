@@ -18,6 +18,11 @@ std::string_view assign_name(Assign kind);
 /// Whether an operation with these attributes changes Variables.
 TAPESTRY_API bool changes_variables(const Call& call);
 
+/// Whether the sizes of an operation's results are known only when it runs: it allocates them then.
+bool allocates_results(const Call& call);
+/// Whether the operation assigns a value of any sizes to a Variable whose own sizes change.
+bool assigns_any_sizes(const Call& call);
+
 TAPESTRY_API Attrs variable_attrs(const std::vector<Variable>& variables);
 inline Spec variable_spec(const Variable& variable) { return {variable.dtype(), variable.shape()}; }
 

@@ -44,7 +44,7 @@ Op update_op(const char* name, Update formula, bool rows) {
       .infer = [rows](const Call& call) -> Specs {
         const Variable& variable = call.attr<VariablesRef>("variables")->front();
         const Shape& gradient = call.inputs().back().shape();
-        if (!rows && !can_be(gradient, variable.shape()))
+        if (!rows && !agree(gradient, variable.shape()))
           throw InvalidArgumentError(detail::join("The gradient of variable '", variable.name(), "' has the shape ",
                                                   gradient, "; the variable has ", variable.shape()));
         return {};

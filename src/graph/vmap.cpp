@@ -8,6 +8,7 @@
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
+#include "graph/state_ops.hpp"
 #include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
@@ -165,7 +166,7 @@ bool may_be_ragged(const GraphFunction& function, const std::vector<bool>& has_b
     if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& each) { return with_batch.contains(each.id()); }))
       continue;
     for (const Tensor& each : node->outputs()) {
-      if (node->op().evaluate && depends_on_values(each)) return true;
+      if (allocates_results(*node) && depends_on_values(each)) return true;
       with_batch.insert(each.id());
     }
   }

@@ -67,7 +67,7 @@ void with_values(const Module& module, const StateDict& values, const std::funct
     if (found == variables.end())
       throw InvalidArgumentError(join("The module ", type_name(module), " has no Variable '", name, "'"), where);
     const Variable& variable = found->second;
-    if (!value || value.dtype() != variable.dtype() || !can_be(value.shape(), variable.shape()))
+    if (!value || value.dtype() != variable.dtype() || !agree(value.shape(), variable.shape()))
       throw InvalidArgumentError(
           join("'", name, "' is ", to_string(variable.dtype()), variable.shape(), " in the module ", type_name(module),
                "; the value is ", value ? to_string(value.dtype()) + to_string(value.shape()) : "an empty Tensor"),

@@ -186,7 +186,7 @@ void GradientAccumulation::add(const TensorList& gradients, const std::vector<Va
   if (std::none_of(list.begin(), list.end(), [](const Tensor& each) { return bool{each}; }))
     throw InvalidArgumentError("No gradients provided for any variable.", where);
   for (std::size_t i = 0; i < list.size(); ++i)
-    if (bool(list[i]) && (list[i].dtype() != variables[i].dtype() || !can_be(list[i].shape(), variables[i].shape())))
+    if (bool(list[i]) && (list[i].dtype() != variables[i].dtype() || !agree(list[i].shape(), variables[i].shape())))
       throw InvalidArgumentError(
           join("The gradient of variable '", variables[i].name(), "' is ", to_string(list[i].dtype()), list[i].shape(),
                "; the variable is ", to_string(variables[i].dtype()), variables[i].shape()),

@@ -43,7 +43,7 @@ void check_gradient(const Tensor& gradient, const Variable& variable, Where wher
                                where);
   // The device of a symbolic gradient is chosen later, when the graph is placed.
   const bool is_there = gradient.is_symbolic() || gradient.device() == variable.device();
-  if (gradient.dtype() == variable.dtype() && can_be(gradient.shape(), variable.shape()) && is_there) return;
+  if (gradient.dtype() == variable.dtype() && agree(gradient.shape(), variable.shape()) && is_there) return;
   throw InvalidArgumentError(
       detail::join("The gradient of variable '", variable.name(), "' is ", to_string(gradient.dtype()),
                    gradient.shape(), " on ", to_string(gradient.device()), "; the variable is ",
@@ -108,7 +108,7 @@ Tensors Optimizer::checked_update(const Variable& variable, const Tensor& value,
                                             " tensors; a value and ", slots_.size(), " slots are wanted"),
                                where);
   for (std::size_t i = 0; i < next.size(); ++i)
-    if (!next[i] || next[i].dtype() != variable.dtype() || !can_be(next[i].shape(), variable.shape()))
+    if (!next[i] || next[i].dtype() != variable.dtype() || !agree(next[i].shape(), variable.shape()))
       throw InvalidArgumentError(
           detail::join("`updated` of the optimizer ", name_, " gives as ",
                        i == 0 ? "value" : "slot '" + slots_[i - 1].name + "'", " of variable '", variable.name(), "' ",

@@ -519,12 +519,16 @@ RESOURCES_ONLY = ("an update in a branch", "ExponentialMovingAverage", "loss sca
 
 def write(folder, families=FAMILIES):
     for name, program in (each for family in families for each in family()):
-        for style in ("resource",) if name in RESOURCES_ONLY else ("resource", "reference"):
-            v1.enable_control_flow_v2()
-            has_flow = write_program(folder, f"{name}, {style}", program, style == "resource")
-            if has_flow:
-                v1.disable_control_flow_v2()
-                write_program(folder, f"{name}, {style}, frames", program, style == "resource")
+        write_styles(folder, name, program, ["resource"] if name in RESOURCES_ONLY else ["resource", "reference"])
+
+
+def write_styles(folder, name, program, styles):
+    for style in styles:
+        v1.enable_control_flow_v2()
+        has_flow = write_program(folder, f"{name}, {style}", program, style == "resource")
+        if has_flow:
+            v1.disable_control_flow_v2()
+            write_program(folder, f"{name}, {style}, frames", program, style == "resource")
     v1.enable_control_flow_v2()
 
 

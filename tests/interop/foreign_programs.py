@@ -28,6 +28,7 @@ import foreign_quantized
 import foreign_sequences
 import foreign_served
 import foreign_sound
+import foreign_states
 import foreign_studies
 import foreign_tensors
 import foreign_trainers
@@ -296,7 +297,7 @@ def main(folder):
                         ("tensors", foreign_tensors.write),
                         ("networks", foreign_networks.write), ("trainers", foreign_trainers.write),
                         ("sound", foreign_sound.write), ("draws", foreign_draws.write), ("served", foreign_served.write),
-                        ("studies", foreign_studies.write),
+                        ("studies", foreign_studies.write), ("states", foreign_states.write),
                         ("graphs", lambda each: foreign_idioms.write(each, foreign_graphs.FAMILIES)),
                         ("habits", lambda each: foreign_idioms.write(each, foreign_habits.FAMILIES)),
                         ("wild", lambda each: foreign_idioms.write(each, foreign_wild.FAMILIES)),

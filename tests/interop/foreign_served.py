@@ -343,8 +343,8 @@ MODELS = (classifier, first_operation, in_parts, indices_of_file, ragged, tables
           changed_at_random, bent_at_random, attends, moving_volumes, normalized_filters, texts_in)
 
 
-def write(folder):
-    for make in MODELS:
+def write(folder, models=MODELS):
+    for make in models:
         keras.backend.clear_session()
         keras.utils.set_random_seed(1)
         path = folder / make.__name__

@@ -172,6 +172,25 @@ def write_table_model(folder):
     vocabulary.unlink()
 
 
+def write_number_tables(folder):
+    """Tables that a signature fills further, whose keys and values are in the checkpoint, and a Variable that grows."""
+    model, lookups = tf.Module(), tf.lookup.experimental
+    model.numbers = lookups.MutableHashTable(tf.int64, tf.float32, -1.0)
+    model.pairs = lookups.MutableHashTable(tf.int32, tf.float64, np.float64([1, 2]))
+    model.memory = tf.Variable([1.0, 2.0], shape=tf.TensorShape([None]), name="memory")
+    model.numbers.insert(tf.constant([3, 5], tf.int64), [0.5, 0.25])
+    model.pairs.insert([5, 6], tf.constant([[3, 4], [5, 6]], tf.float64))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "keys"), tf.TensorSpec([None], tf.float32, "values")])
+    def insert(keys, values):
+        before = model.numbers.lookup(keys)
+        model.numbers.insert(keys, values)
+        model.memory.assign(tf.concat([model.memory, values], 0))
+        return {"before": before, "pairs": model.pairs.lookup(tf.cast(keys, tf.int32)), "size": model.numbers.size(),
+                "memory": model.memory.read_value()}
+    tf.saved_model.save(model, str(folder / "saved_model_numbers"), signatures={"serving_default": insert})
+
+
 def write_keras_model(folder, expected):
     """A model as Keras exports it, with what it gives and with the gradients of the sum of the squares."""
     keras = tf.keras
@@ -318,6 +337,7 @@ def write(folder, expected):
     """`expected(path, values)` writes the numbers that a model must give."""
     write_saved_models(folder)
     write_table_model(folder)
+    write_number_tables(folder)
     write_text_model(folder)
     write_digits_model(folder)
     write_keras_model(folder, expected)

@@ -112,7 +112,7 @@ INTERNALS = {
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/dispatch/composition.hpp',
-                'src/ops/handles.hpp', 'src/ops/resize.hpp', 'src/nn/ctc_loss.hpp',
+                'src/ops/bitcast.hpp', 'src/ops/handles.hpp', 'src/ops/resize.hpp', 'src/nn/ctc_loss.hpp',
                 'src/nn/gru_sequence.hpp', 'src/nn/lstm_sequence.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
     # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes,
     # and a monitored one adds operations that ask for the state of Variables. Ranks compare the steps of their optimizers.

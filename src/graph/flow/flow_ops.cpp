@@ -6,6 +6,7 @@
 
 #include "core/element_shape.hpp"
 #include "dispatch/define.hpp"
+#include "graph/state_ops.hpp"
 
 namespace tapestry::detail {
 
@@ -321,7 +322,7 @@ class ValueDependence {
             return bool(each.outputs[output]) && of(each.outputs[output]);
           }))
         return true;
-    } else if (node->op().evaluate) {
+    } else if (allocates_results(*node)) {
       return true;
     }
     return std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Tensor& input) { return of(input); });

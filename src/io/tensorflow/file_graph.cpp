@@ -54,6 +54,7 @@ FileGraph::FileGraph(GraphDef file, const std::vector<std::string>* ends) : file
   }
   for (Entry& each : entries_) resolve(each);
   sort();
+  wait_for_attributes();
   mark(ends);
 }
 
@@ -119,6 +120,33 @@ void FileGraph::sort() {
     const auto stuck = std::find_if(waits.begin(), waits.end(), [](std::size_t count) { return count > 0; });
     throw InvalidArgumentError(
         detail::join("The graph has a cycle at node '", entries_[stuck - waits.begin()].def->name, "'"));
+  }
+}
+
+void FileGraph::wait_for_attributes() {
+  constexpr std::size_t most_nodes = 64;   // more than compute any shape
+  std::vector<char> waits(order_.size());  // by position: whether the node or one whose outputs it needs waits
+  for (Entry* each : order_) {
+    const bool inputs_wait = std::any_of(each->inputs.begin(), each->inputs.end(), [&](const Source& input) {
+      return waits[this->entry(input.node).position] != 0;
+    });
+    waits[each->position] = inputs_wait || !each->controls.empty();
+    if (!inputs_wait || !is_readable(*each->def)) continue;
+    std::vector<const Entry*> found;
+    const auto note = [&](const Source& input) {
+      const Entry* next = &this->entry(input.node);
+      if (waits[next->position] && found.size() < most_nodes &&
+          std::find(found.begin(), found.end(), next) == found.end())
+        found.push_back(next);
+    };
+    for (const std::size_t i : value_inputs(NodeReader(*each->def, each->inputs))) note(each->inputs[i]);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      for (const NodeDef* control : found[i]->controls)
+        if (std::find(each->controls.begin(), each->controls.end(), control) == each->controls.end())
+          each->controls.push_back(control);
+      if (const std::string& op = found[i]->def->op; op != "Shape" && op != "ShapeN" && op != "Size" && op != "Rank")
+        for (const Source& input : found[i]->inputs) note(input);
+    }
   }
 }
 

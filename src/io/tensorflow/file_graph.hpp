@@ -77,6 +77,8 @@ class FileGraph {
  private:
   void resolve(Entry& entry);
   void sort();
+  /// Gives a node the control inputs by which it waits for what its attributes are computed from, and no longer does.
+  void wait_for_attributes();
   void mark(const std::vector<std::string>* ends);
 
   GraphDef file_;

@@ -40,6 +40,8 @@ ForeignOps foreign_integers();
 ForeignOps foreign_lists();
 ForeignOps foreign_math();
 ForeignOps foreign_matrices();
+/// What is done with tables that change.
+ForeignOps foreign_mutable_tables();
 ForeignOps foreign_normalizations();
 /// Their numbers are int32, and the attribute `quantized_type` tells the type.
 ForeignOps foreign_quantized();

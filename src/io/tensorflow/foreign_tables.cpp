@@ -13,14 +13,15 @@ const Table& foreign_ops(bool conditional) {
   static const auto& tables = *new std::pair<Table, Table>([] {
     std::pair<Table, Table> made;
     for (const auto& table :
-         {foreign_arrays(),    foreign_candidates(),    foreign_cells(),    foreign_channels_first(),
-          foreign_colours(),   foreign_control(),       foreign_counts(),   foreign_ctc(),
-          foreign_decoders(),  foreign_distributions(), foreign_fused(),    foreign_glimpses(),
-          foreign_gradients(), foreign_hashes(),        foreign_images(),   foreign_integers(),
-          foreign_lists(),     foreign_math(),          foreign_matrices(), foreign_normalizations(),
-          foreign_quantized(), foreign_ragged(),        foreign_random(),   foreign_sampling(),
-          foreign_scatter(),   foreign_selection(),     foreign_sound(),    foreign_sparse(),
-          foreign_special(),   foreign_systems(),       foreign_values(),   foreign_volumes()})
+         {foreign_arrays(),         foreign_candidates(),    foreign_cells(),     foreign_channels_first(),
+          foreign_colours(),        foreign_control(),       foreign_counts(),    foreign_ctc(),
+          foreign_decoders(),       foreign_distributions(), foreign_fused(),     foreign_glimpses(),
+          foreign_gradients(),      foreign_hashes(),        foreign_images(),    foreign_integers(),
+          foreign_lists(),          foreign_math(),          foreign_matrices(),  foreign_mutable_tables(),
+          foreign_normalizations(), foreign_quantized(),     foreign_ragged(),    foreign_random(),
+          foreign_sampling(),       foreign_scatter(),       foreign_selection(), foreign_sound(),
+          foreign_sparse(),         foreign_special(),       foreign_systems(),   foreign_values(),
+          foreign_volumes()})
       for (const ForeignOp& each : table) (each.applies ? made.first : made.second).emplace(each.name, each);
     return made;
   }());

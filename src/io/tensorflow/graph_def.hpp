@@ -71,7 +71,7 @@ struct NodeDef {
 };
 
 /// Of nodes that have become part of a branch or of a loop, by their names: the node that runs this. "" for a node that
-/// only passed on a tensor to a branch.
+/// only passed on a tensor to a branch. Of outputs of nodes that are gone, "node:0": the tensor of the same value.
 using MovedNodes = std::unordered_map<std::string, std::string>;
 
 /// Lists of tensors whose elements have different shapes, by the nodes that make them empty; with the number of

@@ -57,9 +57,24 @@ Entry* Importer::entry_around(const std::string& name) {
   return nullptr;
 }
 
+const Importer::Moved* Importer::find_passed_on(const std::string& name, std::size_t output) {
+  const auto same = moved_->find(detail::join(name, ":", output));
+  if (same == moved_->end()) return nullptr;
+  const std::size_t colon = same->second.rfind(':');
+  const std::size_t number = colon == std::string::npos ? 0 : std::stoul(same->second.substr(colon + 1));
+  const Tensors* found = outputs(std::string_view(same->second).substr(0, colon), number);
+  if (!found || number >= found->size()) return nullptr;
+  Moved& passed_on = passed_on_[name];
+  if (passed_on.outputs.size() <= output) passed_on.outputs.resize(output + 1);
+  passed_on.outputs[output] = (*found)[number];
+  passed_on.node = &detail::producer_of(passed_on.outputs[output]);
+  return &passed_on;
+}
+
 const Importer::Moved* Importer::find_moved(std::string_view name, std::size_t wanted) {
   if (!is_moved(name)) return nullptr;
   const std::string key(name);
+  if (const Moved* passed_on = find_passed_on(key, wanted)) return passed_on;
   const auto known = known_moved_.find(key);
   if (known != known_moved_.end() && wanted < known->second.outputs.size()) return &known->second;
   Entry* around = entry_around(key);

@@ -143,7 +143,7 @@ Tensors Importer::gather_rows(const Entry& entry, const NodeReader& reader) {
 void Importer::check_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& gradient) {
   check_slots(reader, variables);
   if (!is_floating(variables[0].dtype()) || variables[0].dtype() != gradient.dtype() ||
-      !can_be(gradient.shape(), variables[0].shape()))
+      !agree(gradient.shape(), variables[0].shape()))
     reader.refuse("the Variables, their slots and the gradient are not alike");
 }
 
@@ -153,7 +153,7 @@ void Importer::check_row_update(const NodeReader& reader, const std::vector<Vari
   Shape shape = variables[0].shape();
   if (shape.rank() == 0) reader.refuse("its Variable has no rows");
   shape.set(0, indices.shape().has_rank() && indices.rank() == 1 ? indices.shape().sizes()[0] : -1);
-  if (!is_floating(variables[0].dtype()) || variables[0].dtype() != rows.dtype() || !can_be(rows.shape(), shape) ||
+  if (!is_floating(variables[0].dtype()) || variables[0].dtype() != rows.dtype() || !agree(rows.shape(), shape) ||
       (indices.shape().has_rank() && indices.rank() != 1) || (indices.dtype() != int32 && indices.dtype() != int64))
     reader.refuse("the Variables, their slots, the indices and the rows of the gradient do not fit");
 }

@@ -5,6 +5,8 @@
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/importer.hpp"
+#include "io/tensorflow/table_rows.hpp"
+#include "tapestry/ops.hpp"
 
 namespace tapestry::io {
 
@@ -36,10 +38,11 @@ std::size_t selected(const NodeDef& def, const std::vector<Source>& inputs) {
 Tensors Importer::variable(const NodeReader& reader) {
   const NodeDef& def = reader.def();
   Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
-  if (!spec.shape.is_known()) spec.shape = shape_of_initial_value(def);
+  // Without one shape that all its values have, its sizes change with them.
+  if (!assignments_) assignments_ = assignments_of_any_sizes(file_.file().nodes);
   if (!spec.shape.is_known())
-    throw UnimplementedError(
-        detail::join("Node '", def.name, "' (op: '", def.op, "'): a Variable must have a shape, not ", spec.shape));
+    if (const Shape initial = shape_of_initial_value(def); initial.is_known()) spec.shape = initial;
+  if ((*assignments_)[def.name].is_unchecked) spec.shape = Shape::unknown_rank();
   const auto name = reader.attr_or<std::string>("shared_name", "");
   const std::pair key(reader.attr_or<std::string>("container", ""), name.empty() ? def.name : name);
   auto& cell = cells_[key];
@@ -48,6 +51,10 @@ Tensors Importer::variable(const NodeReader& reader) {
   if (shared.dtype() != spec.dtype || shared.shape() != spec.shape)
     reader.refuse(detail::join("it is ", to_string(spec.dtype), spec.shape, ", but shares the Variable '",
                                shared.name(), "', which is ", to_string(shared.dtype()), shared.shape()));
+  if (reader.find<TypeCode>(hint_table) && !cell->is_initialized()) {
+    const ExecuteNow now;
+    cell->store(zeros({0, shared.shape().sizes()[1]}, {.dtype = int64}));
+  }
   variables_.emplace(&def, shared);
   return {handle_of(shared)};
 }
@@ -55,8 +62,7 @@ Tensors Importer::variable(const NodeReader& reader) {
 /// The shape of a constant that TensorFlow's initializer of a Variable assigns, if nothing else may give it other
 /// sizes.
 Shape Importer::shape_of_initial_value(const NodeDef& variable) {
-  if (!assignments_) assignments_ = assignments_of_any_sizes(file_.file().nodes);
-  if ((*assignments_)[variable.name] != 1) return Shape::unknown_rank();
+  if ((*assignments_)[variable.name].count != 1) return Shape::unknown_rank();
   const Entry* assign = file_.find(variable.name + "/Assign");
   if (!assign || assign->inputs.size() != 2 || assign->inputs[0].node != &variable) return Shape::unknown_rank();
   const NodeDef& value = *assign->inputs[1].node;
@@ -107,9 +113,15 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
 }
 
 Tensors Importer::shape_of_variable(const Entry& entry, const NodeReader& reader) {
-  const Shape& shape = variable_of(entry, reader).shape();
-  const Tensor sizes =
-      detail::make_tensor(reader.find<TypeCode>("out_type") ? reader.type("out_type") : int32, {shape.rank()}, cpu());
+  const Variable& variable = variable_of(entry, reader);
+  const Shape& shape = variable.shape();
+  const DType type = reader.find<TypeCode>("out_type") ? reader.type("out_type") : int32;
+  if (!shape.is_known()) {
+    const Tensor value = node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}),
+                              detail::join(entry.def->name, "/_/read"))[0];
+    return {tapestry::shape(In(value, where_)).cast(type, where_)};
+  }
+  const Tensor sizes = detail::make_tensor(type, {shape.rank()}, cpu());
   detail::visit_dtype(sizes.dtype(), [&]<class T>() {
     std::transform(shape.sizes().begin(), shape.sizes().end(), detail::mutable_data<T>(sizes),
                    [](std::int64_t size) { return static_cast<T>(size); });
@@ -135,10 +147,9 @@ Tensors Importer::assign(const Entry& entry, const NodeReader& reader) {
   if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
   const Variable& variable = variable_of(entry, reader);
   const Tensor value = tensor_of(entry.inputs[1]);
-  if (!reader.attr_or<bool>("validate_shape", op != "AssignVariableOp") && !can_be(value.shape(), variable.shape()))
-    throw UnimplementedError(detail::join("Node '", entry.def->name, "' (op: '", op,
-                                          "'): Tapestry lacks Variables that change their shape: '", variable.name(),
-                                          "' is ", variable.shape(), ", the value ", value.shape()));
+  if (!reader.attr_or<bool>("validate_shape", op != "AssignVariableOp") && !agree(value.shape(), variable.shape()))
+    throw UnimplementedError(detail::join("Node '", entry.def->name, "' (op: '", op, "'): its Variable '",
+                                          variable.name(), "' is ", variable.shape(), ", the value ", value.shape()));
   const Assign kind = add ? Assign::add : subtract ? Assign::subtract : Assign::set;
   node(assign_op(kind), {handle_of(variable), value}, variable_attrs({variable}), entry.def->name);
   GraphVariable& known = state().variable_entry(variable, where_);

@@ -113,6 +113,9 @@ class Importer final : public detail::FileNodes {
   /// nullptr when the file has no such node. Throws UnimplementedError for a node that has no value outside.
   const Moved* find_moved(std::string_view name, std::size_t wanted = 0);
   Entry* entry_around(const std::string& name);
+  /// The tensor that has the value of an output of a node that is gone, among outputs as the node had them; nullptr if
+  /// there is none.
+  const Moved* find_passed_on(const std::string& name, std::size_t output);
   Moved give_out(const std::string& name, Node& node, std::size_t function, const Tensors& inside);
 
   /// Takes away what was added to the graph from node number `size` on, in an attempt to read an entry.
@@ -239,6 +242,7 @@ class Importer final : public detail::FileNodes {
   std::optional<std::map<std::string, Argument>> arguments_{};  ///< of a function
   std::shared_ptr<const MovedNodes> moved_;
   std::map<std::string, Moved> known_moved_{};  ///< by name
+  std::map<std::string, Moved> passed_on_{};    ///< see `find_passed_on`
   std::shared_ptr<UnevenLists> uneven_;
   std::unordered_map<const NodeDef*, Variable> variables_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
@@ -247,7 +251,7 @@ class Importer final : public detail::FileNodes {
   std::unordered_set<const Node*> for_names_{};
   std::unordered_set<const void*> composed_{};  ///< the Variables that updates of several operations change
   std::vector<char> is_after_change_{};         ///< by node, see `is_after_change`
-  std::optional<std::map<std::string, int>> assignments_{};  ///< see `assignments_of_any_sizes`
+  std::optional<std::map<std::string, Assignments>> assignments_{};  ///< see `assignments_of_any_sizes`
 };
 
 }  // namespace tapestry::io

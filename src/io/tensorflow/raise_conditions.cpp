@@ -10,8 +10,11 @@
 
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/conditions.hpp"
+#include "io/tensorflow/file_graph.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/frames.hpp"
+#include "io/tensorflow/nodes.hpp"
+#include "io/tensorflow/updates.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -426,6 +429,66 @@ class ConditionRaiser {
   MovedNodes passing_;                           ///< Switches that are gone
 };
 
+/// Whether a Switch passes on a Variable, also by TensorFlow 1's reference.
+bool passes_on_variable(const NodeDef& passing, const Nodes& nodes) {
+  const NodeDef* node = &passing;
+  for (int steps = 0; node && steps < 100; ++steps) {
+    if (!is_switch_of_condition(*node) && !is_enter(*node)) return gives_reference(node->op) || is_variable(*node);
+    if (node->inputs.empty() || node->op == "RefSwitch") return true;
+    node = nodes.endpoint(node->inputs[0]).first;
+  }
+  return false;
+}
+
+/// Gives what a Switch passes on to a branch a node in the branch, so that it has a name there. Returns these by the
+/// outputs of the Switches.
+MovedNodes name_switched(GraphDef& graph) {
+  std::unordered_map<std::string, std::size_t> switches;
+  {
+    const Nodes nodes(graph);
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      const auto* type = attr_of<TypeCode>(graph.nodes[i], "T");
+      if (is_switch_of_condition(graph.nodes[i]) && type && dtype_of(*type) != DType::unknown &&
+          *type != resource_type && *type != variant_type && !passes_on_variable(graph.nodes[i], nodes))
+        switches.emplace(graph.nodes[i].name, i);
+    }
+  }
+  NodeNames names(graph);
+  MovedNodes named;
+  std::vector<NodeDef> added;
+  const auto name_of = [&](const NodeDef& passing, const std::string& tensor) -> const std::string& {
+    std::string& name = named[tensor];
+    if (!name.empty()) return name;
+    name = names.unique(passing.name + "/_/switched");
+    NodeDef copy{.name = name, .op = "Identity", .device = passing.device, .inputs = {without_zero(tensor)}};
+    copy.attrs.emplace("T", passing.attrs.at("T"));
+    added.push_back(std::move(copy));
+    return name;
+  };
+  std::unordered_map<std::string, int> users;
+  const auto for_inputs = [&](auto f) {
+    for (NodeDef& node : graph.nodes)
+      for (std::string& input : node.inputs)
+        if (!input.starts_with('^') && switches.contains(producer_name(input)))
+          f(node, input, input.find(':') == std::string::npos ? input + ":0" : input);
+  };
+  for_inputs([&](const NodeDef&, const std::string&, const std::string& tensor) { ++users[tensor]; });
+  for_inputs([&](const NodeDef& node, std::string& input, const std::string& tensor) {
+    if (is_merge(node)) return;
+    // An identity is a name already.
+    if (is_identity(node) && users[tensor] == 1)
+      named.emplace(tensor, node.name);
+    else
+      input = name_of(graph.nodes[switches.at(producer_name(input))], tensor);
+  });
+  for (const auto& [name, i] : switches) {
+    if (!is_case_switch(graph.nodes[i]))
+      for (const char* side : {":0", ":1"}) name_of(graph.nodes[i], name + side);
+  }
+  std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
+  return named;
+}
+
 /// Whether all inputs of the nodes exist.
 bool is_whole(const GraphDef& graph) {
   std::unordered_set<std::string_view> names;
@@ -452,6 +515,7 @@ void raise_conditions(GraphDef& graph, FunctionBody* body) {
   const FunctionBody before = body ? *body : FunctionBody{.graph = graph};
   bool is_raised = false;
   try {
+    MovedNodes named = body ? MovedNodes() : name_switched(graph);
     ConditionRaiser raiser(graph, body);
     std::size_t last = SIZE_MAX, without_progress = 0;
     while (const std::size_t depth = raiser.raise()) {
@@ -462,6 +526,7 @@ void raise_conditions(GraphDef& graph, FunctionBody* body) {
     }
     is_raised = is_whole(graph) || !is_whole(before.graph);
     MovedNodes moved = raiser.moved();
+    moved.merge(named);
     if (graph.moved) moved.insert(graph.moved->begin(), graph.moved->end());
     if (!moved.empty()) graph.moved = std::make_shared<const MovedNodes>(std::move(moved));
   } catch (const UnimplementedError&) {

@@ -227,10 +227,12 @@ class Frame {
       NodeDef& node = graph_.nodes[i];
       if (!is_exit(node)) {
         raised_.moved.emplace(node.name, loop.name);
+        if (is_enter(node)) raised_.moved.emplace(node.name + ":0", node.inputs[0]);
         continue;
       }
       const NodeDef* from = data_inputs(node) == 1 ? switch_left_by(node.inputs[0]) : nullptr;
       if (!from) refuse(detail::join("'", node.name, "' leaves no loop variable"));
+      raised_.moved.emplace(from->name + ":0", node.name);
       node.inputs = {detail::join(loop.name, ":", numbers.at(switches_.at(from->name)))};
     }
     // Exits become Identities only now, because the other nodes of the frame refer to them.

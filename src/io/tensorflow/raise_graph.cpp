@@ -7,6 +7,7 @@
 #include "io/tensorflow/hashed_numbers.hpp"
 #include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/list_writer.hpp"
+#include "io/tensorflow/mutable_tables.hpp"
 #include "io/tensorflow/number_tables.hpp"
 #include "io/tensorflow/old_arrays.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -101,6 +102,7 @@ GraphDef raise_graph(GraphDef file, const GraphLimits& limits, const UnevenLists
   join_list_ops(file);
   split_generators(file);
   split_tile_gradients(file);
+  raise_mutable_tables(file);
   search_number_tables(file, limits);
   hash_numbers(file);
   switch_constants(file);

@@ -15,6 +15,7 @@
 #include "io/tensorflow/read_graph.hpp"
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
+#include "io/tensorflow/table_rows.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "io/tensorflow/updates.hpp"
 #include "tapestry/detail/locate.hpp"
@@ -92,6 +93,8 @@ Tensor part_of(const Tensor& whole, std::string_view slice) {
 struct VariableNames {
   std::string shared;             ///< under which nodes share it
   io::CheckpointTensor restored;  ///< no name: the graph does not restore it
+  DType values_of_table = DType::unknown;
+  std::vector<std::int64_t> reserved;  ///< the keys in the checkpoint that the table has not
 
   const std::string& key() const { return restored.name.empty() ? shared : restored.name; }
 };
@@ -106,6 +109,10 @@ std::map<std::string, VariableNames> names_of_variables(const io::GraphDef& file
     const auto* shared = attr == node.attrs.end() ? nullptr : std::get_if<std::string>(&attr->second);
     VariableNames& each = names[node.name];
     each.shared = shared && !shared->empty() ? *shared : node.name;
+    if (const auto table = node.attrs.find(io::hint_table); table != node.attrs.end())
+      if (const auto* type = std::get_if<io::TypeCode>(&table->second)) each.values_of_table = io::dtype_of(*type);
+    if (const auto list = node.attrs.find(io::hint_reserved); list != node.attrs.end())
+      if (const auto* keys = std::get_if<io::ListDef>(&list->second)) each.reserved = keys->ints;
     if (const auto found = restored.find(node.name); found != restored.end())
       by_shared_name.insert_or_assign(each.shared, found->second);
   }
@@ -252,7 +259,7 @@ class Loader {
   /// sizes.
   static void give_shapes(io::GraphDef& file, const std::map<std::string, VariableNames>& names,
                           const io::TensorBundle& bundle) {
-    const std::map<std::string, int> assigned = io::assignments_of_any_sizes(file.nodes);
+    const auto assigned = io::assignments_of_any_sizes(file.nodes);
     for (io::NodeDef& node : file.nodes) {
       if (assigned.contains(node.name)) continue;
       const auto known = names.find(node.name);
@@ -338,12 +345,29 @@ class Loader {
     return gradients;
   }
 
+  void give_rows(const Variable& table, const VariableNames& names, const io::TensorBundle& bundle) const {
+    const std::string keys_at = names.key() + std::string(io::table_keys),
+                      values_at = names.key() + std::string(io::table_values);
+    if (!bundle.entries().contains(keys_at) || !bundle.entries().contains(values_at)) return;
+    const Tensor keys = bundle.read(keys_at), values = bundle.read(values_at);
+    const std::int64_t width = table.shape().sizes()[1] - 1;
+    if (!is_integer(keys.dtype()) || values.dtype() != names.values_of_table || values.size() != keys.size() * width)
+      throw DataLossError(detail::join(folder_, ": the table '", table.name(), "' has ", to_string(keys.dtype()),
+                                       keys.shape(), " as its keys in the checkpoint, and ", to_string(values.dtype()),
+                                       values.shape(), " as its values"));
+    const Tensor list = reshape(keys.cast(int64), {-1});
+    Tensor is_key = ones_like(list).cast(boolean);
+    for (const std::int64_t each : names.reserved) is_key = is_key & not_equal(list, each);
+    table.cell()->store(boolean_mask(io::rows_of_table(list, values, {width}), is_key));
+  }
+
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
+    if (names.values_of_table != DType::unknown) return give_rows(variable, names, bundle);
     const std::string& key = names.key();
     if (names.restored.name.empty() && !bundle.entries().contains(key)) return;  // has no value in this model
     Tensor value = bundle.read(key);
     if (!names.restored.slice.empty()) value = part_of(value, names.restored.slice);
-    if (value.dtype() != variable.dtype() || value.shape() != variable.shape())
+    if (value.dtype() != variable.dtype() || !agree(value.shape(), variable.shape()))
       throw DataLossError(detail::join(
           folder_, ": the Variable '", variable.name(), "' is ", to_string(variable.dtype()), variable.shape(),
           ", its value in the checkpoint, '", key, "', is ", to_string(value.dtype()), value.shape()));

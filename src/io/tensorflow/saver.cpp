@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "io/tensorflow/table_rows.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -101,7 +102,10 @@ std::map<std::string, CheckpointTensor, std::less<>> restored_variables(const Gr
   for (const NodeDef& node : graph.nodes) {
     if ((node.op != "Assign" && node.op != "AssignVariableOp") || node.inputs.size() < 2) continue;
     const NodeDef* variable = nodes.find(node.inputs[0]);
-    const std::string_view value = nodes.origin(node.inputs[1]);
+    std::string_view value = nodes.origin(node.inputs[1]);
+    const NodeDef* insertion = nodes.find(value);
+    const bool is_table = insertion && insertion->op == insert_in_table && insertion->inputs.size() > 2;
+    if (is_table) value = nodes.origin(insertion->inputs[1]);
     const NodeDef* restore = nodes.find(value);
     if (!is_variable_node(variable) || !restore || restore->op != "RestoreV2" || restore->inputs.size() < 3) continue;
     const auto [found, is_new] = restores.try_emplace(restore);
@@ -114,6 +118,7 @@ std::map<std::string, CheckpointTensor, std::less<>> restored_variables(const Gr
     const std::size_t i = output_number(value);
     if (i >= names.size()) continue;
     const std::string slice = slices.empty() ? "" : slices[std::min(i, slices.size() - 1)];
+    if (is_table && names[i].ends_with(table_keys)) names[i].resize(names[i].size() - table_keys.size());
     restored.insert_or_assign(variable->name, CheckpointTensor{names[i], slice});
   }
   return restored;

@@ -16,7 +16,8 @@ struct CheckpointTensor {
   std::string name{}, slice{};
 };
 
-/// By the name of a Variable's node: what the graph restores the Variable from.
+/// By the name of a Variable's node: what the graph restores the Variable from. For a table this is what the names of
+/// its keys and its values have in common.
 std::map<std::string, CheckpointTensor, std::less<>> restored_variables(const GraphDef& graph);
 
 /// The nodes of the graph without those that depend on this tensor, from which the saver takes the checkpoint's prefix.

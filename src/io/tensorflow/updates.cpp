@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "io/tensorflow/frames.hpp"
+
 namespace tapestry::io {
 namespace {
 
@@ -85,13 +87,19 @@ bool gives_reference(std::string_view op) {
   return takes_reference(op) && op != "IsVariableInitialized" && op != "CountUpTo";
 }
 
-std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes) {
-  std::map<std::string, int> counts;
-  for (const NodeDef& node : nodes)
-    if (node.flow || node.op == "Assign" || node.op == "AssignVariableOp")
-      for (std::size_t i = 0; i < (node.flow ? data_inputs(node) : std::min<std::size_t>(data_inputs(node), 1)); ++i)
-        ++counts[without_zero(node.inputs[i])];
-  return counts;
+std::map<std::string, Assignments> assignments_of_any_sizes(const std::vector<NodeDef>& nodes) {
+  std::map<std::string, Assignments> found;
+  for (const NodeDef& node : nodes) {
+    if (!node.flow && node.op != "Assign" && node.op != "AssignVariableOp") continue;
+    const auto* checks = attr_of<bool>(node, "validate_shape");
+    for (std::size_t i = 0; i < (node.flow ? data_inputs(node) : std::min<std::size_t>(data_inputs(node), 1)); ++i) {
+      const std::string variable = without_zero(node.inputs[i]);
+      Assignments& each = found[variable];
+      ++each.count;
+      if (node.op == "Assign" && checks && !*checks && node.name != variable + "/Assign") each.is_unchecked = true;
+    }
+  }
+  return found;
 }
 
 std::span<const UpdateRule> update_rules() { return rules; }

@@ -50,8 +50,13 @@ struct UpdateRule {
 TAPESTRY_API bool takes_reference(std::string_view op);
 /// Whether its output is this reference.
 TAPESTRY_API bool gives_reference(std::string_view op);
-/// How many nodes may assign a Variable a value of any sizes, by the Variable's name: assignments, branches and loops.
-TAPESTRY_API std::map<std::string, int> assignments_of_any_sizes(const std::vector<NodeDef>& nodes);
+/// The nodes that may assign a Variable a value of any sizes: assignments, branches and loops.
+struct Assignments {
+  int count = 0;
+  bool is_unchecked = false;  ///< one that is not the initializer takes a value of another shape than the Variable's
+};
+/// By the Variable's name.
+TAPESTRY_API std::map<std::string, Assignments> assignments_of_any_sizes(const std::vector<NodeDef>& nodes);
 
 TAPESTRY_API std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.

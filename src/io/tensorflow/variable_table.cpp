@@ -8,10 +8,11 @@
 namespace tapestry::io {
 namespace {
 
-/// The greatest number where there are more bytes than it counts.
+/// The greatest number where there are more bytes than it counts; 0 for sizes that change.
 std::int64_t bytes_of(const Spec& spec) {
   constexpr std::int64_t greatest = std::numeric_limits<std::int64_t>::max();
   const auto size = static_cast<std::int64_t>(size_of(spec.dtype)), elements = spec.shape.num_elements();
+  if (elements < 0) return 0;
   return elements > greatest / size ? greatest : elements * size;
 }
 
