@@ -9,6 +9,7 @@
 
 #include "expect.hpp"
 #include "io/tensorflow/graph_def.hpp"
+#include "node_text.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
@@ -173,6 +174,30 @@ TEST_CASE("of several equal sums in a window of Dilation2D the first one has the
   check_same(session.run("y:0", feeds), ones_like(zeros({1, 1, 2, 1})));
   check_same(session.run(found[0], feeds), reshape(tensor({0.F, 2.F, 0.F, 0.F, 0.F, 0.F}), {1, 2, 3, 1}));
   check_same(session.run(found[1], feeds), reshape(tensor({1.F, 1.F, 0.F, 0.F}), {2, 2, 1}));
+}
+
+TEST_CASE("gamma and Poisson numbers of the graph's stream have their mean, and are others in each run") {
+  const std::string seeds = attr("seed", "i: 7") + attr("seed2", "i: 9"), sizes = attr("S", "type: DT_INT32");
+  const Graph graph = read(ints_node("shape", {400, 25}) + placeholder_node("means", "dim { size: 2 }") +
+                           node("poisson", "RandomPoissonV2", {"shape", "means"},
+                                seeds + sizes + attr("R", "type: DT_FLOAT") + attr("dtype", "type: DT_FLOAT")) +
+                           node("whole", "RandomPoissonV2", {"shape", "means"}, sizes + attr("R", "type: DT_FLOAT")) +
+                           node("gamma", "RandomGamma", {"shape", "means"}, seeds + sizes + t_float) +
+                           node("both", "Sub", {"gamma", "gamma"}, t_float));
+  const Session session(graph);
+  const Feeds feeds{{"means:0", {2.0, 30.0}}};
+  for (const std::string name : {"poisson:0", "whole:0", "gamma:0"}) {
+    CAPTURE(name);
+    const Tensor first = session.run(name, feeds).cast(float64);
+    CHECK(first.shape() == Shape{400, 25, 2});
+    const std::vector<double> mean = reduce_mean(first, {0, 1}).to_vector<double>();
+    const std::vector<double> variance = reduce_mean(square(first - tensor({2.0, 30.0})), {0, 1}).to_vector<double>();
+    for (const auto& [found, due] : {std::pair{mean[0], 2.0}, {mean[1], 30.0}, {variance[0], 2.0}, {variance[1], 30.0}})
+      CHECK(found == doctest::Approx(due).epsilon(0.1));
+    CHECK(!reduce_all(equal(first, session.run(name, feeds).cast(float64))).item<bool>());
+  }
+  CHECK(session.run("whole:0", feeds).dtype() == int64);
+  check_same(session.run("both:0", feeds), zeros({400, 25, 2}));
 }
 
 TEST_CASE("a type that an op lacks, and a Variable without a shape or a value, harm only what needs them") {

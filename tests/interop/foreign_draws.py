@@ -36,6 +36,13 @@ class Draws(tf.Module):
                 "order": tf.random.experimental.stateless_shuffle(x, seeds[:, 0]), "state": self.generator.state[:2]}
 
     @tf.function(input_signature=SIGNATURE)
+    def binomial(self, x):
+        g = self.generator
+        few, many = g.binomial([5, 2], [10.0, 20.0], 0.4), g.binomial([3], 300.0, [0.1, 0.5, 0.9])
+        return {"few": few, "many": many, "grid": g.binomial([4, 2, 3], [[3.0], [30.0]], tf.constant([0.2, 0.5, 0.7])), "y": x + g.normal(tf.shape(x)),
+                "state": g.state[:2]}
+
+    @tf.function(input_signature=SIGNATURE)
     def again(self, x):
         self.generator.reset_from_key_counter(tf.constant(3, tf.int64), tf.constant([-1, -1], tf.int64))
         return {"first": self.generator.normal([3]), "second": x + self.generator.normal([4])}
@@ -80,7 +87,7 @@ def dropping():
 
 
 def write(folder):
-    names = ("numbers", "parts", "again", "walk")
+    names = ("numbers", "parts", "binomial", "again", "walk")
     for model, signatures in ((Draws(), names), (OldDraws(), ("numbers",))):
         name = type(model).__name__
         tf.saved_model.save(model, str(folder / name), signatures={each: getattr(model, each) for each in signatures})

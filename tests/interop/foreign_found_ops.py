@@ -58,6 +58,10 @@ def placed():
 
 
 def solved():
+    for dtype in (np.float32, np.float64):
+        square = points(320, 2, 3, 3).value.astype(dtype)
+        yield Case("MatrixSquareRoot", Fed(square @ np.swapaxes(square, 1, 2) + np.eye(3, dtype=dtype), dtype))
+        yield Case("MatrixSquareRoot", Fed([[4, 1, -2], [0, 9, 3], [0, 0, 1]], dtype))
     for shape in ((4, 4), (2, 3, 3)):
         yield Case("Lu", points(310, *shape))
     yield Case("Lu", Fed([[3.0]]), output_idx_type=np.int64)
@@ -121,6 +125,16 @@ def drawn():
     for dtype in (np.int32, np.int64):
         yield Case("StatelessRandomUniformFullIntV2", [9], *key, dtype=dtype)
     yield Case("StatelessRandomUniformV2", [9], *key)
+    bounds = ((0.0, 1.0, -1.0, 2.0), (0.0, 1.0, -np.inf, 0.3), (2.0, 0.5, 4.0, np.inf), (0.0, 1.0, 0.4, 0.7), (1.0, 3.0, -9.0, -4.0))
+    for dtype in (np.float32, np.float64):
+        for each in bounds:
+            yield Case("StatelessParameterizedTruncatedNormal", [40], seed, *(Fed(value, dtype) for value in each), smooth=False)
+        columns = [Fed(value, dtype) for value in (np.transpose(bounds)[0], 1.0, np.transpose(bounds)[2], np.transpose(bounds)[3])]
+        yield Case("StatelessParameterizedTruncatedNormal", [7, 5], seed, *columns, smooth=False)
+    for dtype, last in ((np.int32, 9), (np.int64, 70000), (np.int64, (1 << 40) + 3)):
+        yield Case("RandomIndexShuffle", Fed([0, 1, 5, 9], dtype), np.int32([3, -7, 12345]), dtype(last))
+        yield Case("RandomIndexShuffle", Fed(4, dtype), np.int64([1, 1 << 33, 8]), dtype(last), rounds=8)
+    yield Case("RandomIndexShuffle", Fed([0, 1, 2], np.int64), np.int32([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), np.int64([5, 1, 65536]))
 
 
 def counted():

@@ -79,10 +79,10 @@ def variable_programs():
         """Two updates of rows of one table, and two of others, that do not wait for each other."""
         place = v1.get_variable("place", initializer=0, trainable=False)
         kept = v1.get_variable("kept", initializer=np.zeros([4], np.float32), trainable=False)
-        counts = v1.get_variable("counts", initializer=np.ones([3, 2], np.float32), trainable=False)
+        counts = v1.get_variable("counts", initializer=np.ones([4, 2], np.float32), trainable=False)
         loss = classes(logits_of(x), labels)
         updates = [v1.scatter_update(kept, place, loss), v1.scatter_nd_update(kept, [[3]], [loss]),
-                   v1.scatter_add(counts, labels, tf.ones([5, 2])), v1.scatter_mul(counts, [1], [[2.0, 3.0]])]
+                   v1.scatter_add(counts, labels, tf.ones([5, 2])), v1.scatter_mul(counts, [3], [[2.0, 3.0]])]
         with tf.control_dependencies(updates):
             moved = v1.assign(place, (place + 1) % 3)
         return [loss, kept + 0, tf.reduce_sum(counts)], [moved, updates[:1], [updates[2]], descend(loss)]

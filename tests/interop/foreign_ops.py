@@ -321,6 +321,9 @@ def special():
         yield Case(op, Fed([[24.9, 25.1], [40, 70]]), smooth=False)
     yield Case("Dawsn", points(252, 4, 4, low=-4, high=4))
     yield Case("Dawsn", Fed([0, 12, -90]))
+    for op in ("FresnelCos", "FresnelSin"):
+        yield Case(op, points(253, 5, 5, low=-4, high=4))
+        yield Case(op, Fed([0, 1.59, 1.61, 30, -2000, 1e9, -np.inf, np.nan], np.float64), smooth=False)
     yield Case("Expint", points(253, 4, 4, low=0.2, high=4))
     yield Case("Expint", Fed([-1, 15, 39.9, 40.1, 60], np.float64))
     yield Case("Spence", points(254, 4, 4, low=0.1, high=5))
@@ -412,6 +415,9 @@ def volumes():
         yield Case("AvgPool3DGrad", [1, 5, 3, 4, 2], g, images=[0, 1], padding=padding, **window)
         pooled = tf.raw_ops.MaxPool3D(input=volume.value, padding=padding, **window).numpy()
         yield Case("MaxPool3DGrad", volume, Fed(pooled), g, images=[0, 1, 2], smooth=False, padding=padding, **window)
+        ties = np.random.RandomState(186).randint(-2, 2, (1, 5, 3, 4, 2)).astype(np.float32)
+        pooled = tf.raw_ops.MaxPool3D(input=ties, padding=padding, **window).numpy()
+        yield Case("MaxPool3DGrad", Fed(ties), Fed(pooled), g, smooth=False, padding=padding, **window)
 
 
 def sampled():

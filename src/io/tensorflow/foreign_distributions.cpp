@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "io/tensorflow/generators.hpp"
 #include "io/tensorflow/random_generator.hpp"
 
 namespace tapestry::io {
@@ -133,6 +134,97 @@ double draw_binomial(const Generator& start, std::uint64_t place, T count, T pro
   return probability <= T(0.5) ? drawn : trials - drawn;
 }
 
+// ---- Normal numbers between bounds ----------------------------------------------------------------------------------
+
+/// Normal numbers are tried until they are between the bounds or, where few would be, uniform or exponential ones
+/// (Robert, Simulation of truncated normal variables, 1995).
+template <class T>
+std::vector<T> draw_bounded(const ForeignNode& n, Generator& generator, std::int64_t count, T mean, T deviation, T low,
+                            T high) {
+  if (!(deviation > 0) || !(low < high) || (!std::isfinite(low) && !std::isfinite(high)))
+    n.node.refuse("Invalid parameters");
+  if ((std::isinf(low) && low < 0) || high < mean) {
+    std::swap(low, high);
+    deviation = -deviation;
+  }
+  const T least = (low - mean) / deviation, most = (high - mean) / deviation, range = most - least;
+  const T root = std::sqrt(least * least + 4);
+  const T widest = 2 * std::exp(T(0.5) + least * (least - root) / 4) / (least + root);
+  constexpr T inside = static_cast<T>(1.3);
+  const bool by_normal = (least < -inside && most >= 0) || (most > inside && least <= 0);
+  std::vector<T> drawn;
+  int rejected = 0;
+  const auto attempt = [&](T number, bool fits) {
+    constexpr int most_rejected = 1000;
+    if (std::cmp_equal(drawn.size(), count)) return;
+    if (!fits && ++rejected >= most_rejected) n.node.refuse("its numbers are too rarely between the bounds");
+    if (!fits) return;
+    rejected = 0;
+    drawn.push_back(number * deviation + mean);
+  };
+  while (std::cmp_less(drawn.size(), count)) {
+    const auto numbers = by_normal ? normal_group<T>(generator.next()) : uniform_group<T>(generator.next());
+    if (by_normal) {
+      for (const T each : numbers) attempt(each, each >= least && each <= most);
+    } else if (range < widest) {
+      const auto chances = uniform_group<T>(generator.next());
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const T each = numbers[i] * range + least, nearest = least < 0 ? T(0) : least * least;
+        attempt(each, chances[i] <= std::exp((nearest - each * each) / 2));
+      }
+    } else {
+      const T rate = (least + root) / 2;
+      for (std::size_t i = 0; i < numbers.size(); i += 2) {
+        const T each = -std::log(numbers[i]) / rate + least, x = least < rate ? rate - each : least - rate;
+        attempt(each, numbers[i + 1] <= std::exp(-x * x / 2) && each < most);
+      }
+    }
+  }
+  return drawn;
+}
+
+// ---- Places of a permutation ----------------------------------------------------------------------------------------
+
+/// The Simon cipher (Beaulieu and others, 2013) of few rounds, for numbers of any even count of bits.
+class NumberCipher {
+ public:
+  NumberCipher(int bits, const std::array<std::uint32_t, 3>& seed, std::size_t rounds) : half_(bits / 2) {
+    constexpr std::uint64_t constant = 0xfffffffc;
+    std::uint64_t sequence = 0x7369f885192c0ef5 & mask();
+    for (const std::uint32_t each : seed) keys_.push_back(each & mask());
+    for (std::size_t i = keys_.size(); i < rounds; ++i, sequence >>= 1)
+      keys_.push_back((constant & mask()) ^ (sequence & 1) ^ keys_[i - 3] ^ rotated(keys_[i - 1], half_ - 3) ^
+                      rotated(keys_[i - 1], half_ - 4));
+  }
+
+  std::uint64_t operator()(std::uint64_t number) const {
+    std::uint64_t left = number >> half_ & mask(), right = number & mask();
+    for (const std::uint64_t key : keys_) {
+      left ^= (rotated(right, 1) & rotated(right, 8)) ^ rotated(right, 2) ^ key;
+      std::swap(left, right);
+    }
+    return left << half_ | right;
+  }
+
+ private:
+  std::uint64_t mask() const { return (std::uint64_t{1} << half_) - 1; }
+  std::uint64_t rotated(std::uint64_t x, int by) const { return (x << by | x >> (half_ - by)) & mask(); }
+
+  int half_;
+  std::vector<std::uint64_t> keys_;
+};
+
+std::uint64_t place_of(std::uint64_t index, std::uint64_t last, const std::array<std::uint32_t, 3>& seed,
+                       std::size_t rounds) {
+  if (last == 0) return 0;
+  constexpr int fewest_bits = 16;
+  const int bits = static_cast<int>(std::ceil(std::log2(last)));
+  const NumberCipher cipher(std::max(bits + bits % 2, fewest_bits), seed, rounds);
+  do index = cipher(index);
+  while (index > last);
+  return index;
+}
+
 // ---- Nodes ----------------------------------------------------------------------------------------------------------
 
 std::vector<double> reals(const ForeignNode& n, std::size_t input) {
@@ -160,6 +252,67 @@ Tensors drawn(const ForeignNode& n, const Shape& parameters, F draw) {
   return {constant_node(reshape(tensor(numbers), shape).cast(dtype), n.name(), n.where)};
 }
 
+/// A parameter of each number of this shape.
+std::vector<double> parameters(const ForeignNode& n, std::size_t input, const Shape& shape) {
+  return broadcast_to(n.node.constant(input).cast(float64), shape).to_vector<double>();
+}
+
+/// The numbers of each mean come one after the other, of one stream. (Of many numbers TensorFlow draws parts side by
+/// side, how many depends on the processor.)
+template <class T>
+Tensors drawn_bounded(const ForeignNode& n) {
+  constexpr std::size_t first = 2, count = 4;
+  Shape shape;
+  for (std::size_t i = first; i < first + count; ++i) shape = broadcast_shapes(shape, n.node.constant(i).shape());
+  std::vector<std::vector<double>> lists;
+  for (std::size_t i = first; i < first + count; ++i) lists.push_back(parameters(n, i, shape));
+  Generator generator = generator_of(n, 1, true);
+  std::vector<T> row;
+  std::size_t next = 0;
+  return drawn(n, shape, [&](std::size_t k, std::uint64_t) {
+    if (next == row.size()) {
+      const auto of = [&](std::size_t i) { return static_cast<T>(lists[i][k]); };
+      row = draw_bounded<T>(n, generator, n.shape(0).size() / shape.size(), of(0), of(1), of(2), of(3));
+      next = 0;
+    }
+    return static_cast<double>(row[next++]);
+  });
+}
+
+Tensors read_bounded(const ForeignNode& n) {
+  const DType dtype = n.node.constant(2).dtype();
+  if (dtype != float32 && dtype != float64) lack(n, "type");
+  return dtype == float64 ? drawn_bounded<double>(n) : drawn_bounded<float>(n);
+}
+
+/// Where numbers are after a permutation of those up to a last one, for each number, seed and last one.
+Tensors read_index_shuffle(const ForeignNode& n) {
+  const Tensor seed = n.node.constant(1);
+  const std::vector<std::int64_t> indices = n.numbers(0), lasts = n.numbers(2),
+                                  seeds = reshape(seed, {-1}).to_vector<std::int64_t>();
+  const auto rounds = n.node.attr_or<std::int64_t>("rounds", 4);
+  constexpr std::int64_t most_rounds = 1 << 10;
+  if (seeds.size() % 3 != 0 || rounds < 4 || rounds % 2 != 0 || rounds > most_rounds)
+    n.node.refuse(detail::join("its seed is ", seed.shape(), ", with ", rounds, " rounds"));
+  const std::size_t count = std::max({indices.size(), lasts.size(), seeds.size() / 3});
+  const auto of = [&](const std::vector<std::int64_t>& list, std::size_t i, std::size_t width) {
+    if (list.size() != width && list.size() != count * width) n.node.refuse(detail::join("it has ", count, " numbers"));
+    return list.size() == width ? i % width : i;
+  };
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t index = indices[of(indices, i, 1)], last = lasts[of(lasts, i, 1)];
+    if (index < 0 || index > last) n.node.refuse(detail::join("the index ", index, " is not up to ", last));
+    std::array<std::uint32_t, 3> key{};
+    for (std::size_t k = 0; k < 3; ++k) key[k] = static_cast<std::uint32_t>(seeds[of(seeds, 3 * i + k, 3)]);
+    places.push_back(static_cast<std::int64_t>(place_of(
+        static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(last), key, static_cast<std::size_t>(rounds))));
+  }
+  const bool is_one = n.node.constant(0).rank() == 0 && n.node.constant(2).rank() == 0 && seed.rank() == 1;
+  const Tensor all = vector_of(places, n.node.constant(0).dtype());
+  return {constant_node(is_one ? reshape(all, {}) : all, n.name(), n.where)};
+}
+
 Tensors read_gamma(const ForeignNode& n) {
   const bool is_seed = n.node.def().op.ends_with("V2");
   const std::size_t last = n.inputs.size() - 1;
@@ -177,13 +330,11 @@ Tensors read_poisson(const ForeignNode& n) {
 }
 
 Tensors read_binomial(const ForeignNode& n) {
-  const Generator start = generator_of(n, 1, true);
-  const bool is_double = n.node.constant(2).dtype() == float64;
-  const Shape shape = broadcast_shapes(n.node.constant(2).shape(), n.node.constant(3).shape());
-  const auto parameters = [&](std::size_t input) {
-    return broadcast_to(n.node.constant(input).cast(float64), shape).to_vector<double>();
-  };
-  const std::vector<double> counts = parameters(2), probabilities = parameters(3);
+  const std::size_t first = n.inputs.size() - 2;
+  const Generator start = generator_of(n, 1, first == 2);
+  const bool is_double = n.node.constant(first).dtype() == float64;
+  const Shape shape = broadcast_shapes(n.node.constant(first).shape(), n.node.constant(first + 1).shape());
+  const std::vector<double> counts = parameters(n, first, shape), probabilities = parameters(n, first + 1, shape);
   return drawn(n, shape, [&](std::size_t k, std::uint64_t place) {
     if (is_double) return draw_binomial(start, place, counts[k], probabilities[k]);
     return draw_binomial(start, place, static_cast<float>(counts[k]), static_cast<float>(probabilities[k]));
@@ -269,6 +420,9 @@ ForeignOps foreign_distributions() {
   add("StatelessRandomGammaV3", 5, "dtype", float32, read_gamma);
   add("StatelessRandomPoisson", 3, "dtype", float32, read_poisson);
   add("StatelessRandomBinomial", 4, "dtype", int64, read_binomial);
+  add(binomial_of_generator, 6, "dtype", int64, read_binomial);
+  add("StatelessParameterizedTruncatedNormal", 6, "dtype", float32, read_bounded);
+  add("RandomIndexShuffle", 3, "dtype", int64, read_index_shuffle);
   add("StatelessMultinomial", 3, "output_dtype", int64, read_multinomial);
   return ops;
 }

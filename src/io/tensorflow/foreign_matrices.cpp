@@ -249,6 +249,25 @@ Tensors read_eigenvalues(const ForeignNode& n) {
   return n.composed([&]() -> Tensors { return {eigh(n.in(0)).e, zeros({}, {.dtype = n.in(0).dtype()})}; });
 }
 
+/// The product form of Denman's and Beavers' iteration (Higham, Functions of Matrices, 2008), in double precision.
+Tensors read_square_root(const ForeignNode& n) {
+  const Shape& shape = n.in(0).shape();
+  if (shape.rank() < 2 || shape.sizes()[shape.rank() - 2] != shape.sizes().back())
+    n.node.refuse(detail::join("its input is ", shape, ", and not of square matrices"));
+  constexpr int steps = 25;  // from 10^14 times the identity on
+  return n.composed([&] {
+    const DType dtype = n.in(0).dtype();
+    const Tensor identity = eye(shape.sizes().back(), {.dtype = float64});
+    Tensor root = n.in(0).cast(float64), ratio = root;
+    for (int i = 0; i < steps; ++i) {
+      const Tensor back = inverse(ratio);
+      root = matmul(root, identity + back) / 2.0;
+      ratio = (identity + (ratio + back) / 2.0) / 2.0;
+    }
+    return root.cast(dtype);
+  });
+}
+
 }  // namespace
 
 ForeignOps foreign_matrices() {
@@ -294,6 +313,11 @@ ForeignOps foreign_matrices() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0)},
        .read = read_cholesky_gradient},
+      {.name = "MatrixSquareRoot",
+       .inputs = 1,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_square_root},
       {.name = "Diag",
        .inputs = 1,
        .lacks_sizes = lacks_diagonal_sizes,

@@ -78,13 +78,6 @@ Tensors read_average_pool_3d_gradient(const ForeignNode& n) {
   });
 }
 
-Tensors read_largest_gradient(const ForeignNode& n) {
-  require_volumes(n, n.in(0).shape());
-  return n.composed([&] {
-    return gradients_of({n.in(0)}, [&](const Tensors& x) { return Tensors{pooled(n, x[0], true) * n.in(2)}; });
-  });
-}
-
 Tensors read_patches(const ForeignNode& n) {
   const Shape& shape = n.in(0).shape();
   require_volumes(n, shape);
@@ -100,6 +93,30 @@ Tensors read_patches(const ForeignNode& n) {
   }
   result.push_back(depth);
   return n.composed([&] { return reshape(windows(n.in(0), tracks, 0), result); });
+}
+
+/// Each element that is the largest of a window has its gradient, also if there are several.
+Tensors read_largest_gradient(const ForeignNode& n) {
+  const Shape& shape = n.in(0).shape();
+  require_volumes(n, shape);
+  const auto sizes = for_axes(n, "ksize", 5), strides = for_axes(n, "strides", 5);
+  std::vector<Track> tracks;
+  std::vector<std::int64_t> by_window{-1};
+  std::int64_t elements = 1;
+  for (int axis = 1; axis < 4; ++axis) {
+    const std::size_t i = static_cast<std::size_t>(axis);
+    tracks.push_back(track(n, shape.sizes()[axis], sizes[i], strides[i], 1));
+    by_window.push_back(tracks.back().count);
+    elements = product(elements, sizes[i]);
+  }
+  by_window.insert(by_window.end(), {elements, shape.sizes()[4]});
+  return n.composed([&] {
+    const auto in_windows = [&](const Tensor& x) { return reshape(windows(x, tracks, 0), by_window); };
+    const auto of_window = [](const Tensor& y) { return expand_dims(y, 4); };
+    const Tensor largest = of_window(pooled(n, n.in(0), true)), g = of_window(n.in(2));
+    const Tensor part = where(equal(in_windows(n.in(0)), largest), g, zeros_like(g));
+    return gradients_of({n.in(0)}, [&](const Tensors& x) { return Tensors{in_windows(x[0]) * part}; });
+  });
 }
 
 }  // namespace
