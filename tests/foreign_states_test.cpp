@@ -136,6 +136,30 @@ TEST_CASE("a table is filled, changed and looked up in the order of the graph, a
   }
 }
 
+TEST_CASE("a Variable that a file calls a table, and is none, is refused") {
+  for (const std::string shape : {"unknown_rank: true", "dim { size: -1 }", "dim { size: -1 } dim { size: -1 }",
+                                  "dim { size: 2 } dim { size: 2 }"}) {
+    CAPTURE(shape);
+    CHECK_THROWS_AS(read(node("t", "VarHandleOp", {},
+                              attr("dtype", "type: DT_INT64") + attr("shape", "shape { " + shape + " }") +
+                                  attr("_tapestry_table", "type: DT_FLOAT"))),
+                    InvalidArgumentError);
+  }
+}
+
+TEST_CASE("a node waits for what a constant waits for that becomes its attribute") {
+  const Session session(read(
+      variable_nodes("v", "DT_FLOAT", "", "float_val: 1", true) + float_node("two", "2") +
+      node("add", "AssignAddVariableOp", {"v", "two"}, dtype) +
+      node("size", "Const", {"^add"},
+           attr("dtype", "type: DT_INT32") + attr("value", "tensor { dtype: DT_INT32 tensor_shape {} int_val: 3 }")) +
+      node("sizes", "Pack", {"size", "size"}, attr("T", "type: DT_INT32") + attr("N", "i: 2")) +
+      node("filled", "Fill", {"sizes", "two"}, t_float) + node("read", "ReadVariableOp", {"v"}, dtype)));
+  session.run("v/Assign");
+  check_same(session.run("filled:0"), full({3, 3}, 2.0F));
+  check_same(session.run("read:0"), tensor<float>(3));
+}
+
 TEST_CASE("a dense table takes no key that stands for none") {
   const std::string types = attr("key_dtype", "type: DT_INT64") + attr("value_dtype", "type: DT_FLOAT") +
                             attr("value_shape", "shape { dim { size: 2 } }");

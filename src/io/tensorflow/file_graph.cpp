@@ -124,7 +124,7 @@ void FileGraph::sort() {
 }
 
 void FileGraph::wait_for_attributes() {
-  constexpr std::size_t most_nodes = 64;   // more than compute any shape
+  constexpr std::size_t most_nodes = 64, most_controls = 4;  // more than compute any shape, and of these
   std::vector<char> waits(order_.size());  // by position: whether the node or one whose outputs it needs waits
   for (Entry* each : order_) {
     const bool inputs_wait = std::any_of(each->inputs.begin(), each->inputs.end(), [&](const Source& input) {
@@ -141,7 +141,10 @@ void FileGraph::wait_for_attributes() {
     };
     for (const std::size_t i : value_inputs(NodeReader(*each->def, each->inputs))) note(each->inputs[i]);
     for (std::size_t i = 0; i < found.size(); ++i) {
-      for (const NodeDef* control : found[i]->controls)
+      // The node stands for what it waits for, if that is much.
+      const std::vector<const NodeDef*>& waits_for = found[i]->controls;
+      const std::vector<const NodeDef*> own{found[i]->def};
+      for (const NodeDef* control : waits_for.size() > most_controls ? own : waits_for)
         if (std::find(each->controls.begin(), each->controls.end(), control) == each->controls.end())
           each->controls.push_back(control);
       if (const std::string& op = found[i]->def->op; op != "Shape" && op != "ShapeN" && op != "Size" && op != "Rank")

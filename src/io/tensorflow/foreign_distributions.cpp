@@ -300,9 +300,13 @@ Tensors read_index_shuffle(const ForeignNode& n) {
     return list.size() == width ? i % width : i;
   };
   std::vector<std::int64_t> places;
+  std::uint64_t most_steps = std::uint64_t{1} << 30;  // of the cipher: of few places, most numbers are none
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t index = indices[of(indices, i, 1)], last = lasts[of(lasts, i, 1)];
     if (index < 0 || index > last) n.node.refuse(detail::join("the index ", index, " is not up to ", last));
+    const std::uint64_t steps = (std::uint64_t{1} << 16) / (static_cast<std::uint64_t>(last) + 1) + 4;
+    if (steps > most_steps) n.node.refuse(detail::join("it has ", count, " indices of too few places"));
+    most_steps -= steps;
     std::array<std::uint32_t, 3> key{};
     for (std::size_t k = 0; k < 3; ++k) key[k] = static_cast<std::uint32_t>(seeds[of(seeds, 3 * i + k, 3)]);
     places.push_back(static_cast<std::int64_t>(place_of(

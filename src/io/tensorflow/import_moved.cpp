@@ -1,5 +1,6 @@
 // Nodes of the file that are in a branch now, by their names: what they compute becomes an output of the branch.
 
+#include <cstdlib>
 #include <optional>
 
 #include "dispatch/recorder.hpp"
@@ -58,11 +59,16 @@ Entry* Importer::entry_around(const std::string& name) {
 }
 
 const Importer::Moved* Importer::find_passed_on(const std::string& name, std::size_t output) {
-  const auto same = moved_->find(detail::join(name, ":", output));
+  auto same = moved_->find(detail::join(name, ":", output));
   if (same == moved_->end()) return nullptr;
-  const std::size_t colon = same->second.rfind(':');
-  const std::size_t number = colon == std::string::npos ? 0 : std::stoul(same->second.substr(colon + 1));
-  const Tensors* found = outputs(std::string_view(same->second).substr(0, colon), number);
+  std::string tensor;
+  for (std::size_t steps = 0; same != moved_->end() && steps <= moved_->size(); ++steps) {
+    tensor = same->second.find(':') == std::string::npos ? same->second + ":0" : same->second;
+    same = moved_->find(tensor);
+  }
+  const std::size_t colon = tensor.rfind(':');
+  const auto number = static_cast<std::size_t>(std::atoll(&tensor[colon + 1]));
+  const Tensors* found = outputs(std::string_view(tensor).substr(0, colon), number);
   if (!found || number >= found->size()) return nullptr;
   Moved& passed_on = passed_on_[name];
   if (passed_on.outputs.size() <= output) passed_on.outputs.resize(output + 1);

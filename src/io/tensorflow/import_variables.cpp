@@ -52,6 +52,7 @@ Tensors Importer::variable(const NodeReader& reader) {
     reader.refuse(detail::join("it is ", to_string(spec.dtype), spec.shape, ", but shares the Variable '",
                                shared.name(), "', which is ", to_string(shared.dtype()), shared.shape()));
   if (reader.find<TypeCode>(hint_table) && !cell->is_initialized()) {
+    if (!is_table(shared)) reader.refuse(detail::join("it is no table: ", shared.shape()));
     const ExecuteNow now;
     cell->store(zeros({0, shared.shape().sizes()[1]}, {.dtype = int64}));
   }

@@ -362,7 +362,7 @@ class Loader {
   }
 
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
-    if (names.values_of_table != DType::unknown) return give_rows(variable, names, bundle);
+    if (names.values_of_table != DType::unknown && io::is_table(variable)) return give_rows(variable, names, bundle);
     const std::string& key = names.key();
     if (names.restored.name.empty() && !bundle.entries().contains(key)) return;  // has no value in this model
     Tensor value = bundle.read(key);

@@ -5,6 +5,11 @@
 
 namespace tapestry::io {
 
+bool is_table(const Variable& variable) {
+  const Shape& shape = variable.shape();
+  return variable.dtype() == int64 && shape.rank() == 2 && shape.sizes()[0] < 0 && shape.sizes()[1] > 0;
+}
+
 bool has_rows(DType dtype) {
   return dtype == float32 || dtype == float64 || dtype == int32 || dtype == int64 || dtype == boolean;
 }

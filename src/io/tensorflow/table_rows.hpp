@@ -4,6 +4,7 @@
 
 #include "tapestry/shape.hpp"
 #include "tapestry/tensor.hpp"
+#include "tapestry/variable.hpp"
 
 /// A table that changes while a graph runs, from whole numbers to numbers, is a Variable of its rows: int64[n, 1 + w],
 /// each a key and the w elements of its value, bit by bit.
@@ -19,6 +20,8 @@ inline constexpr std::string_view table_keys = "-keys", table_values = "-values"
 /// The op of a node that inserts into rows: keys, and their values.
 inline constexpr std::string_view insert_in_table = "TensorFlow::InsertInTable";
 
+/// Whether a Variable can have the rows of a table.
+TAPESTRY_API bool is_table(const Variable& variable);
 /// Whether rows have room for the values of a type.
 TAPESTRY_API bool has_rows(DType dtype);
 /// The rows of keys of any shape and their values, of that shape and `value_shape`.
