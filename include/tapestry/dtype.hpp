@@ -48,10 +48,12 @@ TAPESTRY_API std::ostream& operator<<(std::ostream& out, DType dtype);
 /// The name in TensorFlow's messages: "float", "double", "half", "int32", "bool".
 TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 
+namespace detail {
+inline constexpr std::uint8_t element_sizes[] = {0, 1, 1, 4, 8, 2, 2, 4, 8, 0};
+}
 /// The size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) {
-  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 2, 2, 4, 8, 0};
-  return dtype <= DType::resource ? sizes[static_cast<std::size_t>(dtype)] : 0;
+  return dtype <= DType::resource ? detail::element_sizes[static_cast<std::size_t>(dtype)] : 0;
 }
 /// Whether the type is float16, bfloat16, float32 or float64.
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }

@@ -104,9 +104,9 @@ class Gradient {
     detail::require_function(f, "Gradient", where);
     if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
       takes_one_ = true;
-      function_ = [f](const Call& call, Tensors&& g) -> Tensors { return in_list(f(call, std::move(g[0]))); };
+      function_ = [f](const Call& call, Tensors&& g) { return in_list(f, call, std::move(g[0])); };
     } else {
-      function_ = [f](const Call& call, Tensors&& g) -> Tensors { return in_list(f(call, std::move(g))); };
+      function_ = [f](const Call& call, Tensors&& g) { return in_list(f, call, std::move(g)); };
     }
   }
 
@@ -120,8 +120,17 @@ class Gradient {
   Tensors operator()(const Call& call, Tensors gradients) const { return function_(call, std::move(gradients)); }
 
  private:
-  static Tensors in_list(Tensors gradients) { return gradients; }
-  static Tensors in_list(const Tensor& gradient) { return {gradient}; }
+  /// What f returns, a list or the only Tensor in it.
+  template <class F, class G>
+  static Tensors in_list(const F& f, const Call& call, G&& g) {
+    if constexpr (std::is_convertible_v<std::invoke_result_t<const F&, const Call&, G>, Tensor>) {
+      Tensors list;
+      list.push_back(f(call, std::forward<G>(g)));
+      return list;
+    } else {
+      return f(call, std::forward<G>(g));
+    }
+  }
 
   std::function<Tensors(const Call&, Tensors&&)> function_;
   bool flows_ = true, takes_one_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "autodiff/with_gradient_to.hpp"
 #include "backend/backend.hpp"
@@ -226,7 +227,8 @@ void Backward::pass(RecordedCall& record) {
       if (!is_live(record.inputs[i])) unwanted |= 1U << i;
     call.set_unwanted_gradients(unwanted);
     const Autocast off(float32);  // the forward pass has chosen the types
-    const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
+    std::optional<SinkScope> scope;
+    if (open_sink()) scope.emplace(call.name() + "_grad");
     if (op.gradient_sums) {
       Tensors sums(record.inputs.size());
       // Of inputs that share a sum, the last one gets it.

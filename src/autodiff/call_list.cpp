@@ -31,11 +31,11 @@ void SlotTable::clear() {
   slots_ = 0;
 }
 
-RecordedCall& CallList::emplace_back(Call&& call, Slots&& inputs, Slots&& outputs) {
+RecordedCall& CallList::emplace_back(Call&& call, Slots&& inputs) {
   if (size_ == chunks_.size() * chunk_size) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
   void* const place = chunks_[size_ / chunk_size]->at(size_ % chunk_size);
   ++size_;
-  return *::new (place) RecordedCall{std::move(call), std::move(inputs), std::move(outputs)};
+  return *::new (place) RecordedCall{std::move(call), std::move(inputs), {}};
 }
 
 void CallList::pop_back() {

@@ -60,7 +60,8 @@ class CallList {
   std::size_t size() const { return size_; }
   RecordedCall& operator[](std::size_t i) { return *chunks_[i / chunk_size]->at(i % chunk_size); }
   const RecordedCall& operator[](std::size_t i) const { return *chunks_[i / chunk_size]->at(i % chunk_size); }
-  RecordedCall& emplace_back(Call&& call, Slots&& inputs, Slots&& outputs);
+  /// Adds a call, whose outputs have no slots yet.
+  RecordedCall& emplace_back(Call&& call, Slots&& inputs);
   void pop_back();
   CallList() = default;
   CallList(CallList&& other) noexcept : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}

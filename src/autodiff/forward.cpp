@@ -120,10 +120,9 @@ class Pushforward final : public Recorder {
     }
     std::vector<Tensor> pushed(call.outputs().size());
     if (cotangents.empty()) return pushed;
-    const Slots slots = outputs;
     CallList calls;
     const Where where = call.where();
-    calls.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
+    calls.emplace_back(std::move(call), std::move(inputs)).outputs = outputs;
     Backward walk(calls, static_cast<std::int32_t>(ids.size() + cotangents.size()), sources, {});
     for (std::size_t i = 0; i < cotangents.size(); ++i)
       walk.accumulate(static_cast<std::int32_t>(ids.size() + i), cotangents[i]);
@@ -137,8 +136,8 @@ class Pushforward final : public Recorder {
     }
     if (pulled.empty()) return pushed;
     const std::vector<Tensor> found = tape.gradient({pulled, where}, cotangents, {.output_gradients = along});
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      if (slots[i] != SlotTable::none) pushed[i] = found[static_cast<std::size_t>(slots[i]) - ids.size()];
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i] != SlotTable::none) pushed[i] = found[static_cast<std::size_t>(outputs[i]) - ids.size()];
     return pushed;
   }
 

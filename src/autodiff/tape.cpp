@@ -112,20 +112,17 @@ class GradientTape::Record final : public Recorder {
 
   void record(Call&& call) override {
     if (!call.op().gradient.flows() || is_abandoned()) return;
-    Slots inputs, outputs;
-    bool tracked = false, differentiable = false;
+    Slots inputs;
+    bool tracked = false;
     for (const Tensor& input : call.inputs()) {
-      inputs.push_back(slots_.find(input.id()));
-      tracked |= inputs.back() != SlotTable::none;
+      const std::int32_t slot = slots_.find(input.id());
+      inputs.push_back(slot);
+      tracked |= slot != SlotTable::none;
     }
-    if (!tracked) return;
-    for (const Tensor& output : call.outputs()) {
-      const bool flows = may_flow(output.dtype());
-      outputs.push_back(flows ? slots_.insert(output.id()) : SlotTable::none);
-      differentiable |= flows;
-    }
-    if (!differentiable) return;
-    RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
+    const auto flows_to = [](const Tensor& output) { return may_flow(output.dtype()); };
+    if (!tracked || std::none_of(call.outputs().begin(), call.outputs().end(), flows_to)) return;
+    RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs));
+    for (const Tensor& output : record.call.outputs()) record.outputs.push_back(slot_for(output));
     const Needs needs = needs_of(record.call.op());
     strip(record.call.mutable_inputs(), needs.inputs);
     strip(record.call.mutable_outputs(), needs.outputs);
@@ -142,7 +139,7 @@ class GradientTape::Record final : public Recorder {
       if (&record.call.op() != &call.op() || record.call.output(0).id() != call.output(0).id()) continue;
       for (std::size_t k = record.outputs.size(); k < call.outputs().size(); ++k) {
         const Tensor& output = call.output(k);
-        record.outputs.push_back(may_flow(output.dtype()) ? slots_.insert(output.id()) : SlotTable::none);
+        record.outputs.push_back(slot_for(output));
         record.call.mutable_outputs().push_back(output);
       }
       return;
@@ -210,13 +207,18 @@ class GradientTape::Record final : public Recorder {
     return true;
   }
 
+  /// The slot of an output: none where no gradient can flow.
+  std::int32_t slot_for(const Tensor& output) {
+    return may_flow(output.dtype()) ? slots_.insert(output.id()) : SlotTable::none;
+  }
+
   static void strip(Tensors& tensors, std::uint32_t needed) {
-    if (needed == ~0U) return;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const detail::Storage* storage = tensors[i].impl().storage.get();
-      if (!storage || storage->bytes <= strip_above_bytes) continue;
-      if ((needed >> std::min<std::size_t>(i, 31) & 1) == 0) tensors[i] = detail::without_data(tensors[i]);
-    }
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if ((needed >> std::min<std::size_t>(i, 31) & 1) == 0) strip(tensors[i]);
+  }
+  static void strip(Tensor& tensor) {
+    const detail::Storage* storage = tensor.impl().storage.get();
+    if (storage && storage->bytes > strip_above_bytes) tensor = detail::without_data(tensor);
   }
 
   void see(const Variable& variable, const Tensor& value) {

@@ -368,7 +368,8 @@ Attrs attrs_of_call(const Op& op, const Attrs& given, Where where) {
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
   const Where where = detail::call_site || inputs.size() == 0 ? detail::call_site : inputs.begin()->where();
-  Call call(op, Tensors(inputs.begin(), inputs.end()), attrs_of_call(op, attrs, where), where, name);
+  Call call(op, {}, attrs_of_call(op, attrs, where), where, name);
+  call.mutable_inputs().append(inputs.begin(), inputs.end());
   keep_digits(op, inputs, call.mutable_inputs());
   Sink* const sink = sink_for(call);
   // No graph is open: a Variable beside a symbolic tensor is read in that tensor's graph.

@@ -197,7 +197,7 @@ class GraphGradients {
         outputs.push_back(is_floating(output.dtype()) ? slots.insert(output.id()) : SlotTable::none);
       Call call(op, node->inputs(), node->attrs(), node->where(), node->name());
       call.mutable_outputs() = node->outputs();
-      calls.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
+      calls.emplace_back(std::move(call), std::move(inputs)).outputs = std::move(outputs);
     }
     std::vector<std::int32_t> stops;
     for (const Tensor& stop : options_.stop_gradients.tensors()) stops.push_back(slots.find(stop.id()));

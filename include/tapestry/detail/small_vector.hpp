@@ -81,7 +81,10 @@ class SmallVector {
     }
     return *this;
   }
-  ~SmallVector() { release(); }
+  ~SmallVector() {
+    std::destroy_n(data_, size_);
+    free_block();
+  }
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -100,12 +103,8 @@ class SmallVector {
 
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    if (size_ == capacity_) {
-      // The new element is constructed first, because an argument may refer to the memory block that reserve() frees.
-      T item(std::forward<Args>(args)...);
-      reserve(std::size_t{capacity_} * 2);
-      return *std::construct_at(data_ + size_++, std::move(item));
-    }
+    if (size_ == capacity_) [[unlikely]]
+      return grow_and_emplace(std::forward<Args>(args)...);
     return *std::construct_at(data_ + size_++, std::forward<Args>(args)...);
   }
   void push_back(const T& item) { emplace_back(item); }
@@ -156,10 +155,23 @@ class SmallVector {
  private:
   T* inline_data() { return reinterpret_cast<T*>(storage_); }
 
+  /// This is apart from `emplace_back`, so that the compiler inlines the common case.
+  template <class... Args>
+  [[gnu::noinline]] T& grow_and_emplace(Args&&... args) {
+    // The new element is constructed first, because an argument may refer to the memory block that reserve() frees.
+    T item(std::forward<Args>(args)...);
+    reserve(std::size_t{capacity_} * 2);
+    return *std::construct_at(data_ + size_++, std::move(item));
+  }
+
+  void free_block() {
+    if (data_ != inline_data()) [[unlikely]]
+      std::allocator<T>().deallocate(data_, capacity_);
+  }
   /// Leaves the vector empty, with its inline storage.
   void release() {
     clear();
-    if (data_ != inline_data()) std::allocator<T>().deallocate(data_, capacity_);
+    free_block();
     data_ = inline_data();
     capacity_ = N;
   }
