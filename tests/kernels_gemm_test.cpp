@@ -147,7 +147,7 @@ TEST_CASE("a block of a product has the bits of its definition, and no other mem
   // Around the sizes of tiles and of slices, and where an operand begins to be packed.
   constexpr std::int64_t sizes[] = {1,  1,  2,  3,  4,  5,  7,  8,  9,  12, 15, 16,
                                     17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 65};
-  constexpr std::int64_t large[] = {95, 97, 129, 130, 144, 255, 257, 272, 319, 320, 321, 350, 641};
+  constexpr std::int64_t large[] = {95, 97, 129, 130, 144, 255, 257, 272, 350, 511, 512, 513, 1025};
   const auto size = [&] {
     return generator() % 4 == 0 ? large[generator() % std::size(large)] : sizes[generator() % std::size(sizes)];
   };
@@ -164,8 +164,8 @@ TEST_CASE("a block of a product has the bits of its definition, and no other mem
 TEST_CASE("so has a block of several slices and blocks of rows, or one with a long vector") {
   prepare_blas();
   std::mt19937 generator(2);
-  for (const Case& c : {Case{1100, 70, 330, false, false, false}, Case{1100, 70, 330, true, true, true},
-                        Case{140, 270, 700, false, true, false}, Case{500, 260, 320, true, false, false},
+  for (const Case& c : {Case{1100, 70, 530, false, false, false}, Case{1100, 70, 530, true, true, true},
+                        Case{140, 270, 1100, false, true, false}, Case{500, 260, 512, true, false, false},
                         Case{30, 780, 60, false, false, false}, Case{1, 1200, 1300, false, false, false},
                         Case{1, 1200, 1300, false, true, true}, Case{1200, 1, 1300, true, false, false},
                         Case{700, 3, 900, true, false, true}, Case{700, 4, 900, false, true, false}}) {

@@ -20,9 +20,9 @@
 // multiply-adds, and by OpenBLAS elsewhere.
 //
 // Our own product goes through the depth k in slices, and through the rows in equal blocks of `a` that fit most of the
-// second-level cache. A strip of b, as wide as a tile, stays in the first-level cache while the tiles below each other
-// pass over it. Operands are packed, in the order in which the tiles read them, only where that costs less than reading
-// them in place.
+// second-level cache, beside a strip of b, as wide as a tile, over which the tiles below each other pass. Deep slices
+// are measured to be the better ones: c is read and written once for each. Operands are packed, in the order in which
+// the tiles read them, only where that costs less than reading them in place.
 
 namespace tapestry::host {
 namespace {

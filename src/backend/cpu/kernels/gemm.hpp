@@ -40,7 +40,7 @@ struct Gemv {
 // * in lanes: the p-th product belongs to the partial sum p % gemv_lanes, and the partial sums are added as a balanced
 //   tree. This suits products with a vector, and those of many rows and few columns, which would fill few lanes of a
 //   register.
-constexpr std::int64_t deepest_slice = 320, gemv_lanes = 16;
+constexpr std::int64_t deepest_slice = 512, gemv_lanes = 16;
 constexpr std::int64_t slice_depth(std::int64_t k) {
   const std::int64_t slices = (k + deepest_slice - 1) / deepest_slice;
   return (k + slices - 1) / slices;
