@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace tapestry::detail {
 
@@ -26,43 +27,56 @@ void pool_free(void* block, std::size_t) noexcept { ::operator delete (block, st
 
 namespace {
 
+/// A free block of a list. The first one of a list that is put away knows the other lists and its own length.
 struct FreeBlock {
   FreeBlock* next;
+  FreeBlock* next_list;
+  std::uint32_t count;
 };
 
 constexpr std::size_t granule = 64;
 constexpr std::size_t class_count = pool_limit / granule;
 constexpr std::size_t slab_bytes = 64 * 1024;
-/// The number of blocks that a thread gives to the others when it holds twice as many free blocks of a size class.
+/// The free blocks of a size class that a thread puts away at once.
 constexpr std::uint32_t batch = 1024;
 
+/// The free blocks of a thread: those that it takes and gives back, and a list of others, so that a thread at the
+/// border of two lists does not put one away again and again.
 struct FreeList {
   FreeBlock* head = nullptr;
   std::uint32_t count = 0;
+  FreeBlock* other = nullptr;
 };
 
-/// The free blocks that all threads share. A thread puts its surplus here, and takes from here before it asks the
-/// system. This is never destroyed, because tensors in static variables are freed after everything else.
+/// The lists of free blocks that all threads share. A thread puts its surplus here, and takes from here before it asks
+/// the system. Whole lists change hands, so that nobody walks along them. This is never destroyed, because tensors in
+/// static variables are freed after everything else.
 struct Shared {
   std::mutex mutex;
-  std::array<FreeList, class_count> lists;
+  std::array<FreeBlock*, class_count> lists{};
 };
 Shared& shared() {
   static Shared& instance = *new Shared;
   return instance;
 }
 
-void give_to_shared(std::size_t index, FreeList& list, std::uint32_t count) {
-  if (count == 0) return;
-  FreeBlock* first = list.head;
-  FreeBlock* last = first;
-  for (std::uint32_t i = 1; i < count; ++i) last = last->next;
-  list.head = last->next;
-  list.count -= count;
+void give_to_shared(std::size_t index, FreeBlock* list) {
+  if (!list) return;
   const std::lock_guard lock(shared().mutex);
-  last->next = shared().lists[index].head;
-  shared().lists[index].head = first;
-  shared().lists[index].count += count;
+  list->next_list = std::exchange(shared().lists[index], list);
+}
+
+FreeBlock* take_from_shared(std::size_t index) {
+  const std::lock_guard lock(shared().mutex);
+  FreeBlock* const list = shared().lists[index];
+  if (list) shared().lists[index] = list->next_list;
+  return list;
+}
+
+/// Takes the blocks out of a thread's list, as one that knows its length.
+FreeBlock* put_away(FreeList& list) {
+  if (list.head) list.head->count = std::exchange(list.count, 0);
+  return std::exchange(list.head, nullptr);
 }
 
 // Trivially destructible and constant-initialised, so that access needs no guard and works during thread exit.
@@ -70,9 +84,19 @@ constinit thread_local std::array<FreeList, class_count> free_lists __attribute_
 
 struct ReturnAtThreadExit {
   ~ReturnAtThreadExit() {
-    for (std::size_t i = 0; i < class_count; ++i) give_to_shared(i, free_lists[i], free_lists[i].count);
+    for (std::size_t i = 0; i < class_count; ++i) {
+      give_to_shared(i, put_away(free_lists[i]));
+      give_to_shared(i, std::exchange(free_lists[i].other, nullptr));
+    }
   }
 };
+
+void put(void* block, FreeList& list) {
+  auto* const free = ::new (block) FreeBlock;  // two of its members count in the first block only
+  free->next = list.head;
+  list.head = free;
+  ++list.count;
+}
 
 void* take(FreeList& list) {
   FreeBlock* block = list.head;
@@ -81,30 +105,28 @@ void* take(FreeList& list) {
   return block;
 }
 
-/// Fills an empty list, from the shared blocks or from a new slab, and takes a block from it.
+/// Fills an empty list, from the thread's other one, from the shared ones or from a new slab, and takes a block from
+/// it.
 [[gnu::noinline]] void* refill_and_take(std::size_t index, FreeList& list) {
   thread_local ReturnAtThreadExit registered;
   static_cast<void>(registered);
-  {
-    const std::lock_guard lock(shared().mutex);
-    FreeList& others = shared().lists[index];
-    while (others.head && list.count < batch) {
-      FreeBlock* block = others.head;
-      others.head = block->next;
-      --others.count;
-      block->next = list.head;
-      list.head = block;
-      ++list.count;
-    }
+  list.head = list.other ? std::exchange(list.other, nullptr) : take_from_shared(index);
+  if (list.head) {
+    list.count = list.head->count;
+    return take(list);
   }
-  if (list.head) return take(list);
   const std::size_t size = (index + 1) * granule;
   auto* slab = static_cast<std::byte*>(::operator new (slab_bytes, std::align_val_t{granule}));
   for (std::size_t at = 0; at + size <= slab_bytes; at += size) {
-    list.head = ::new (slab + at) FreeBlock{list.head};
-    ++list.count;
+    put(slab + at, list);
   }
   return take(list);
+}
+
+/// Empties a full list.
+[[gnu::noinline]] void make_room(std::size_t index, FreeList& list) {
+  give_to_shared(index, list.other);
+  list.other = put_away(list);
 }
 
 }  // namespace
@@ -120,9 +142,9 @@ void* pool_allocate(std::size_t bytes) {
 void pool_free(void* block, std::size_t bytes) noexcept {
   const std::size_t index = (bytes - 1) / granule;
   FreeList& list = free_lists[index];
-  list.head = ::new (block) FreeBlock{list.head};
-  if (++list.count >= 2 * batch) [[unlikely]]
-    give_to_shared(index, list, batch);
+  if (list.count >= batch) [[unlikely]]
+    make_room(index, list);
+  put(block, list);
 }
 
 #endif
