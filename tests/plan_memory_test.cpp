@@ -329,6 +329,25 @@ TEST_CASE("a thread that ends leaves nothing on the heap") {
   }
 }
 
+TEST_CASE("the memory of small tensors that one thread makes and another frees serves again") {
+  // A thread keeps some thousand blocks: more change hands while it runs, and the others at its end.
+  for (const int count : {10, 1023, 1024, 1025, 2048, 5000}) {
+    CAPTURE(count);
+    std::vector<Tensor> made;
+    bool intact = true;
+    const auto pass_on = [&] {
+      for (int i = 0; i < count; ++i) made.push_back(tensor(i));
+      for (int i = 0; i < count; ++i) intact = intact && *made[static_cast<std::size_t>(i)].data<std::int32_t>() == i;
+      std::thread([&] { made.clear(); }).join();
+    };
+    for (int i = 0; i < 3; ++i) pass_on();
+    const std::int64_t before = live;
+    for (int i = 0; i < 1000 && i * count < 200'000; ++i) pass_on();
+    CHECK(live == before);
+    CHECK(intact);
+  }
+}
+
 TEST_CASE("a tape that another thread has destroyed keeps nothing") {
   const auto use = [] {
     Variable w(2.0);

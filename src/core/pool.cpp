@@ -45,6 +45,7 @@ constexpr std::uint32_t batch = 1024;
 struct FreeList {
   FreeBlock* head = nullptr;
   std::uint32_t count = 0;
+  std::uint32_t limit = 0;  ///< `batch` as soon as the thread is known to give its blocks to the others at its end
   FreeBlock* other = nullptr;
 };
 
@@ -91,6 +92,11 @@ struct ReturnAtThreadExit {
   }
 };
 
+void return_at_thread_exit() {
+  thread_local ReturnAtThreadExit registered;
+  static_cast<void>(registered);
+}
+
 void put(void* block, FreeList& list) {
   auto* const free = ::new (block) FreeBlock;  // two of its members count in the first block only
   free->next = list.head;
@@ -108,8 +114,7 @@ void* take(FreeList& list) {
 /// Fills an empty list, from the thread's other one, from the shared ones or from a new slab, and takes a block from
 /// it.
 [[gnu::noinline]] void* refill_and_take(std::size_t index, FreeList& list) {
-  thread_local ReturnAtThreadExit registered;
-  static_cast<void>(registered);
+  return_at_thread_exit();
   list.head = list.other ? std::exchange(list.other, nullptr) : take_from_shared(index);
   if (list.head) {
     list.count = list.head->count;
@@ -117,14 +122,14 @@ void* take(FreeList& list) {
   }
   const std::size_t size = (index + 1) * granule;
   auto* slab = static_cast<std::byte*>(::operator new (slab_bytes, std::align_val_t{granule}));
-  for (std::size_t at = 0; at + size <= slab_bytes; at += size) {
-    put(slab + at, list);
-  }
+  for (std::size_t at = 0; at + size <= slab_bytes; at += size) put(slab + at, list);
   return take(list);
 }
 
-/// Empties a full list.
+/// Empties a full list. A thread may free blocks before it takes any.
 [[gnu::noinline]] void make_room(std::size_t index, FreeList& list) {
+  return_at_thread_exit();
+  if (std::exchange(list.limit, batch) == 0) return;
   give_to_shared(index, list.other);
   list.other = put_away(list);
 }
@@ -142,7 +147,7 @@ void* pool_allocate(std::size_t bytes) {
 void pool_free(void* block, std::size_t bytes) noexcept {
   const std::size_t index = (bytes - 1) / granule;
   FreeList& list = free_lists[index];
-  if (list.count >= batch) [[unlikely]]
+  if (list.count >= list.limit) [[unlikely]]
     make_room(index, list);
   put(block, list);
 }
