@@ -359,6 +359,19 @@ TEST_CASE("attention in a graph that knows neither batch nor time") {
   }
 }
 
+TEST_CASE("an attention makes as many tensors for many heads as for two: the heads are views") {
+  const Tensor x = ones({2, 50, 64});
+  const auto made = [&](std::int64_t heads) {
+    const nn::MultiHeadAttention attention(64, heads);
+    GradientTape tape;
+    tape.watch(x);
+    const std::int64_t before = memory_stats().allocations;
+    tape.gradient(attention(x), x);
+    return memory_stats().allocations - before;
+  };
+  CHECK(made(16) == made(2));
+}
+
 TEST_CASE("what comes later does not change what a causal block gives") {
   random::seed(6);
   nn::TransformerBlock block(8, 2, 16, {.causal = true});

@@ -24,9 +24,15 @@ Shape projection_shape(std::int64_t features, std::int64_t heads, Where where) {
   return {3 * features, features};
 }
 
-/// [batch, time, features] as [batch, heads, time, features / heads]; batch and time may be unknown.
-Tensor to_heads(const Tensor& x, std::int64_t heads) { return stack(split(x, heads, -1), 1); }
-Tensor from_heads(const Tensor& x) { return concat(unstack(x, 1), -1); }
+/// [batch, time, features] as [batch, heads, time, features / heads], a view that products read in place; batch and
+/// time may be unknown.
+Tensor to_heads(const Tensor& x, std::int64_t heads) {
+  return transpose(reshape(x, {x.shape()[0], x.shape()[1], heads, x.shape()[2] / heads}), {0, 2, 1, 3});
+}
+Tensor from_heads(const Tensor& x) {
+  const Tensor rows = transpose(x, {0, 2, 1, 3});
+  return reshape(rows, {rows.shape()[0], rows.shape()[1], rows.shape()[2] * rows.shape()[3]});
+}
 
 /// The mask [queries, keys] of two tensors [batch, heads, time, features]: whether a key's position is at most the
 /// query's.
