@@ -65,8 +65,12 @@ void visit(const Product& product, const BatchLoop& loop, int axis, std::int64_t
 
 bool is_readable(const View& x) {
   const int row = x.shape.rank() - 2, column = row + 1;
-  for (int i = 0; i < row; ++i)
-    if (stride(x, i, 0) < 0) return false;
+  std::int64_t next = 0;  // the stride of an axis that one call computes together with those behind it
+  for (int i = row - 1; i >= 0; --i) {
+    const std::int64_t step = stride(x, i, next);
+    if (step < 0 || (next != 0 && step != 0 && step != next)) return false;
+    next = step * x.shape.sizes()[i];
+  }
   return is_by_rows(x, row, column) || is_by_rows(x, column, row);
 }
 

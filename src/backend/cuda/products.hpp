@@ -19,8 +19,8 @@ struct Product {
   Matrix a, b, y;
 };
 
-/// Whether products can read an operand without a copy: its matrices or their transposes are row-major, and no stride
-/// of its batch is negative.
+/// Whether products should read an operand without a copy: its matrices or their transposes are row-major and, unless
+/// some stand for several, equally far apart, so that one call computes the batch.
 bool is_readable(const View& x);
 
 /// Calls `body` for products that together compute y. a and b are readable and broadcast to y's batch dimensions; y has
