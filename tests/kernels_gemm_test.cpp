@@ -168,6 +168,8 @@ TEST_CASE("so has a block of several slices and blocks of rows, or one with a lo
                         Case{140, 270, 1100, false, true, false}, Case{500, 260, 512, true, false, false},
                         Case{30, 780, 60, false, false, false}, Case{1, 1200, 1300, false, false, false},
                         Case{1, 1200, 1300, false, true, true}, Case{1200, 1, 1300, true, false, false},
+                        Case{16, 100, 600, true, true, false}, Case{32, 520, 300, false, true, true},
+                        Case{48, 200, 1100, false, true, true}, Case{61, 1024, 130, false, false, true},
                         Case{700, 3, 900, true, false, true}, Case{700, 4, 900, false, true, false}}) {
     check<float>(c, generator);
     check<double>(c, generator);

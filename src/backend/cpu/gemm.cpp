@@ -60,7 +60,11 @@ std::int64_t cache_bytes() {
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
+/// What a thread keeps memory for.
+enum class Use { packed_operands, turned_product };
+
 /// Memory that each thread keeps for its next product, so that the steps of a plan allocate nothing.
+template <Use>
 void* thread_bytes(std::size_t needed) {
   constexpr std::align_val_t line{64};
   struct Free {
@@ -78,9 +82,9 @@ void* thread_bytes(std::size_t needed) {
   }
   return workspace.data.get();
 }
-template <class T>
+template <class T, Use use = Use::packed_operands>
 T* thread_workspace(std::int64_t count) {
-  return static_cast<T*>(thread_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+  return static_cast<T*>(thread_bytes<use>(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
 /// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory. `pack_whole`
@@ -102,7 +106,7 @@ class BlockProduct {
     const std::int64_t blocks = parts(m, std::max(room, panel_));
     block_ = parts(parts(m, blocks), panel_) * panel_;
     packs_a_ = n > (a.column == 1 ? widest_in_place : strips_transposed_in_place * strip_);
-    packs_b_ = b.column != 1 || m > (share_a_set(b.row) ? panels_in_one_set * panel_ : tallest_in_place);
+    packs_b_ = b.column != 1 || m > (share_a_set(b.row) ? kernels_.panels_in_one_set * panel_ : tallest_in_place);
     const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
     const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
     if (a_size + b_size > 0) {
@@ -124,8 +128,7 @@ class BlockProduct {
 
  private:
   // Measured: beyond these sizes, packing an operand takes less time than it saves.
-  static constexpr std::int64_t widest_in_place = 768, strips_transposed_in_place = 4, tallest_in_place = 128,
-                                panels_in_one_set = 2;
+  static constexpr std::int64_t widest_in_place = 768, strips_transposed_in_place = 4, tallest_in_place = 128;
 
   /// Whether elements of one column are in the same set of the first-level cache, which keeps few of them.
   static bool share_a_set(std::int64_t row) {
@@ -190,6 +193,27 @@ class BlockProduct {
   bool packs_a_, packs_b_;
   T *packed_a_ = nullptr, *packed_b_ = nullptr;
 };
+
+/// Whether b^T a^T takes less time: where a has few rows, which fill registers, to pack these and to turn the product
+/// is less than to pack b.
+template <class T>
+bool pays_to_turn(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& b) {
+  constexpr std::int64_t most_rows = 64;  // this and the factors are measured
+  const std::int64_t lanes = kernels<T>().lanes, room = parts(m, lanes) * lanes;
+  return b.column != 1 && m <= most_rows && 8 * m >= 7 * room && 2 * n * k >= 3 * m * (k + 2 * n);
+}
+
+/// c = or += a b, as the turned product of the turned operands, which has the same bits.
+template <class T>
+void multiply_turned(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, T* c,
+                     std::int64_t c_row, bool accumulate) {
+  const auto move = movement_kernels().move(sizeof(T));
+  T* const turned = thread_workspace<T, Use::turned_product>(m * n);
+  if (accumulate) move(c, 1, c_row, turned, m, 1, n, m);
+  const Matrix<T> left{b.data, b.column, b.row}, right{a.data, a.column, a.row};
+  BlockProduct<T>(n, m, k, left, right, turned, m, accumulate).run();
+  move(turned, 1, m, c, c_row, 1, m, n);
+}
 
 /// The products of a matrix and `count` vectors: y[i * y_row + j] = or += the sum over p of matrix[i, p] * x[p, j].
 template <class T>
@@ -272,6 +296,8 @@ void gemm_block(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
     multiply_vectors(n, k, right_turned, 1, {a, left.column, 1}, c, 1, accumulate);
   } else if (own && in_lanes) {
     multiply_vectors(m, k, left, n, right, c, ldc, accumulate);
+  } else if (own && pays_to_turn(m, n, k, right)) {
+    multiply_turned(m, n, k, left, right, c, ldc, accumulate);
   } else if (own) {
     BlockProduct<T>(m, n, k, left, right, c, ldc, accumulate).run();
   } else if (m == 1) {

@@ -61,6 +61,8 @@ struct GemmKernels {
   int rows;       ///< of the largest tile; 0 on a level without fused multiply-adds, which has no kernels
   int registers;  ///< across the largest tile
   int lanes;      ///< the elements of a register
+  /// How many panels, of `rows` rows of a, may read b in place where all its rows meet in one set of a cache.
+  int panels_in_one_set;
   Tile tile[most_tile_rows][most_tile_registers];  ///< tile[r - 1][n - 1] has r rows and n registers across
   /// Copies what the largest tile reads of a and of b at each step of the depth, adjacent elements, to adjacent memory:
   /// for several tiles that lie side by side, first all that one tile reads.
