@@ -226,6 +226,48 @@ TEST_CASE("of two conditions of one predicate, one that changes a Variable runs 
   }
 }
 
+TEST_CASE("a branch changes a Variable only in runs that need the change") {
+  const std::string pair = attr("N", "i: 2"), dtype = attr("dtype", "type: DT_FLOAT");
+  for (const bool resource : {true, false}) {
+    // p ? (sin(2 x), v += 2 x, cos(v)) : (x, v)
+    const std::string change =
+        resource ? node("c/v", "Switch", {"v", "p"}, attr("T", "type: DT_RESOURCE")) +
+                       node("c/add", "AssignAddVariableOp", {"c/v:1", "c/twice"}, dtype) +
+                       node("c/new", "ReadVariableOp", {"c/v:1", "^c/add"}, dtype) +
+                       node("c/old", "ReadVariableOp", {"c/v"}, dtype) + node("read", "ReadVariableOp", {"v"}, dtype)
+                 : node("c/v", "RefSwitch", {"v", "p"}, t_float) +
+                       node("c/add", "AssignAdd", {"c/v:1", "c/twice"}, t_float) +
+                       node("c/new", "Identity", {"c/add"}, t_float) + node("c/old", "Identity", {"c/v"}, t_float) +
+                       node("read", "Identity", {"v"}, t_float);
+    const Graph graph =
+        read(placeholder_node("x", "") +
+             node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+             variable_nodes("v", "DT_FLOAT", "", "float_val: 1", resource) +
+             node("c/p", "Switch", {"p", "p"}, attr("T", "type: DT_BOOL")) +
+             node("c/pivot", "Identity", {"c/p:1"}, attr("T", "type: DT_BOOL")) +
+             node("c/x", "Switch", {"x", "p"}, t_float) +
+             node("c/two", "Const", {"^c/pivot"}, dtype + attr("value", "tensor { dtype: DT_FLOAT float_val: 2 }")) +
+             node("c/twice", "Mul", {"c/x:1", "c/two"}, t_float) + node("c/sin", "Sin", {"c/twice"}, t_float) + change +
+             node("c/cos", "Cos", {"c/new", "^c/pivot"}, t_float) +
+             node("c/Merge", "Merge", {"c/x", "c/sin"}, t_float + pair) +
+             node("c/Merge_1", "Merge", {"c/old", "c/cos"}, t_float + pair) + node("change", "NoOp", {"^c/add"}));
+    for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+      const Session session(each);
+      const auto run = [&](const char* name, bool p) { return session.run(name, {{"x:0", 3.0}, {"p:0", p}}); };
+      session.run("v/Assign");
+      check_same(run("c/Merge:0", true), sin(tensor(6.F)));
+      check_same(run("read:0", true), tensor(1.F));
+      check_same(run("c/Merge_1:0", true), cos(tensor(7.F)));
+      check_same(run("c/Merge_1:0", false), tensor(7.F));
+      session.run("change", {{"x:0", 3.0}, {"p:0", true}});
+      session.run("change", {{"x:0", 3.0}, {"p:0", false}});
+      check_same(run("read:0", true), tensor(13.F));
+      check_same(run("c/Merge:0", false), tensor(3.F));
+      check_same(run("read:0", true), tensor(13.F));
+    }
+  }
+}
+
 TEST_CASE("very many conditions outside of all scopes, and a node that waits for all") {
   constexpr int count = 20'000;
   std::string text = placeholder_node("m0", "") + node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL"));

@@ -173,6 +173,30 @@ TEST_CASE("a loop waits for an update of a Variable whose result it does not use
   }
 }
 
+TEST_CASE("an iteration changes a Variable only if the next one waits for it") {
+  for (const bool waits : {true, false}) {
+    const Graph graph = read(
+        variable_node("v", 1, 2) + node("v/read", "Identity", {"v"}, t_float) + floats_node("one", 1, 1) +
+        int_node("zero", 0, {}) + enter("loop/i", "Enter", {"zero"}, "DT_INT32") +
+        enter("loop/v", "RefEnter", {"v"}, "DT_FLOAT") + enter("loop/one", "Enter", {"one"}, "DT_FLOAT") +
+        node("loop/Merge", "Merge", {"loop/i", "loop/Next"}, t_int + attr("N", "i: 2")) +
+        int_node("loop/end", 3, {"^loop/Merge"}) + node("loop/Less", "Less", {"loop/Merge", "loop/end"}, t_int) +
+        node("loop/Cond", "LoopCond", {"loop/Less"}) +
+        node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_int) +
+        node("loop/now", "Identity", {"loop/Switch:1"}, t_int) + int_node("loop/step", 1, {"^loop/now"}) +
+        node("loop/change", "AssignAdd", {"loop/v", "loop/one", "^loop/now"}, t_float) +
+        node("loop/add", "AddV2",
+             waits ? std::vector<std::string>{"loop/now", "loop/step", "^loop/change"}
+                   : std::vector<std::string>{"loop/now", "loop/step"},
+             t_int) +
+        node("loop/Next", "NextIteration", {"loop/add"}, t_int) + node("loop/Exit", "Exit", {"loop/Switch"}, t_int));
+    const Session session(graph);
+    session.run("v/Assign");
+    check_same(session.run("loop/Exit:0"), tensor(3));
+    check_values(session.run("v/read:0"), waits ? std::vector<double>{4, 5} : std::vector<double>{1, 2});
+  }
+}
+
 const std::string first_flow =
     attr("dtype", "type: DT_FLOAT") + attr("value", "tensor { dtype: DT_FLOAT tensor_shape {} float_val: 0 }");
 

@@ -9,8 +9,8 @@
 
 namespace tapestry {
 
-Tensor of_gate(const Tensor& z, std::int64_t gate, std::int64_t gates) {
-  const std::int64_t hidden = z.shape().sizes()[1] / gates;
+Tensor of_gate(const Tensor& z, std::int64_t gate, std::int64_t gate_count) {
+  const std::int64_t hidden = z.shape().sizes()[1] / gate_count;
   return view_part(z, 1, gate * hidden, hidden);
 }
 
@@ -60,10 +60,10 @@ Tensor nothing_like(const Tensor& x) {
   return broadcast_like(zeros({}, {.dtype = x.dtype(), .device = x.device()}), x);
 }
 
-Tensor zeros_of_weight(const Tensor& weight, std::int64_t gates) {
+Tensor zeros_of_weight(const Tensor& weight, std::int64_t gate_count) {
   const std::int64_t hidden = weight.shape().sizes()[1];
   return weight.shape().is_known() || hidden < 0 ? zeros_like(weight)
-                                                 : zeros({gates * hidden, hidden}, {.dtype = weight.dtype()});
+                                                 : zeros({gate_count * hidden, hidden}, {.dtype = weight.dtype()});
 }
 
 }  // namespace tapestry

@@ -32,7 +32,7 @@ class ProgramWriter {
 };
 
 /// The columns of one gate in a matrix [batch, gates * hidden] of all gates.
-Tensor of_gate(const Tensor& z, std::int64_t gate, std::int64_t gates);
+Tensor of_gate(const Tensor& z, std::int64_t gate, std::int64_t gate_count);
 /// The transposed weight [hidden, gates * hidden], made once and not in the product of each step.
 Tensor turned_weight(Backend& backend, const Tensor& weight);
 /// The states before each step, [batch, time, hidden], from the first state and the states after each step.
@@ -49,6 +49,6 @@ Tensor steepness(const Tensor& y);
 /// Zeros in the shape of x, which take no memory.
 Tensor nothing_like(const Tensor& x);
 /// Zeros for a weight [gates * hidden, hidden], whose sizes may be known in part.
-Tensor zeros_of_weight(const Tensor& weight, std::int64_t gates);
+Tensor zeros_of_weight(const Tensor& weight, std::int64_t gate_count);
 
 }  // namespace tapestry

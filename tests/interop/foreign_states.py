@@ -14,6 +14,36 @@ Spec, lookups = tf.TensorSpec, tf.lookup.experimental
 SERVE = "serving_default"
 
 
+# ---- Changes that nothing needs ------------------------------------------------------------------------------------------
+
+
+def unneeded_changes():
+    """These never happen, as nothing that is fetched waits for them."""
+    def in_branches(x, labels):
+        v, w = variable("v", 6), variable("w", 6)
+        def changed():
+            double = x * 2
+            v1.assign_add(v, tf.reduce_sum(double, 0))
+            total = v1.assign_add(w, tf.reduce_max(tf.sin(double), 0))
+            return tf.sin(double), tf.reduce_sum(total)
+        first, second = v1.cond(tf.reduce_sum(x) > -100, changed, lambda: (x, 0.0))
+        with tf.control_dependencies([first]):
+            return [tf.reduce_sum(first), tf.identity(v)], [second]
+    yield "changes that a branch does not need", in_branches
+
+    def in_loops(x, labels):
+        v, w, u = variable("v", 6), variable("w", 6), variable("u", 6)
+        def body(i, s):
+            v1.assign_add(v, tf.reduce_sum(s, 0))
+            with tf.control_dependencies([v1.assign_add(w, tf.reduce_max(s, 0))]):
+                v1.cond(tf.equal(i % 2, 0), lambda: v1.assign_add(u, [1.0] * 6), lambda: tf.zeros([6]))
+                return i + 1, tf.sin(s)
+        last = tf.while_loop(lambda i, s: i < 3, body, (0, x))[1]
+        with tf.control_dependencies([last]):
+            return [tf.reduce_sum(last), tf.identity(v), tf.identity(u)], []
+    yield "changes that an iteration does not need", in_loops
+
+
 # ---- Variables of no shape --------------------------------------------------------------------------------------------
 
 
@@ -174,9 +204,10 @@ def table_programs():
     yield "a table that is filled again", restored
 
 
-FAMILIES = (variable_programs, table_programs)
+FAMILIES = (unneeded_changes, variable_programs, table_programs)
 # Of those that TensorFlow runs with one kind of Variables.
-ONLY = {"slots without a shape": "resource", "a memory changed in branches": "resource",
+ONLY = {"changes that a branch does not need": "resource", "changes that an iteration does not need": "resource",
+        "slots without a shape": "resource", "a memory changed in branches": "resource",
         "a shape that an assignment changes": "reference"}
 
 

@@ -73,10 +73,12 @@ bool Conditions::find_edges() {
   numbers_.clear();
   for (std::size_t i = 0; i < size; ++i) numbers_.emplace(def(i).name, i);
   edges_.assign(size, {});
+  is_used_.assign(size, 0);
   for (std::size_t i = 0; i < size; ++i)
     for (const std::string& input : def(i).inputs) {
       edges_[i].push_back(edge_of(input));
       if (edges_[i].back().node >= size) return false;
+      is_used_[edges_[i].back().node] = 1;
     }
   switches_.clear();
   side_of_second_.clear();
@@ -194,6 +196,7 @@ Conditions::Context Conditions::context_of(const Edge& edge) const {
 }
 
 void Conditions::find_context(std::size_t i) {
+  if (def(i).op == "NoOp" && !is_used_[i]) return;  // a name for what it waits for, in branches and out of them
   if (predicate_of_switch_[i]) follow_branch_number(i);
   const bool is_merge = is_merge_of_condition(def(i));
   std::vector<Context> of_data;

@@ -75,7 +75,7 @@ class Conditions {
   std::vector<std::size_t> order_, positions_;
   std::vector<Context> contexts_;
   std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
-  std::vector<char> gives_number_;
+  std::vector<char> gives_number_, is_used_;
   std::unordered_map<std::size_t, std::size_t> switches_;         ///< by predicate
   std::unordered_map<std::size_t, std::int64_t> side_of_second_;  ///< by Switch that follows a Merge: of its output 1
   std::map<std::string, std::size_t> predicates_;                 ///< by tensor

@@ -153,13 +153,13 @@ void FileGraph::wait_for_attributes() {
   }
 }
 
-/// Marks the nodes that our graph needs: the ends, and what marked nodes require.
 /// Whether the reader has made a node to give something a name, such as the output of a TensorFlow 1 loop or what is
 /// left of a list: it matters only where another node uses it.
 static bool only_names(const GraphDef& graph, const NodeDef& def) {
   return is_named_by_reader(graph, def.name) && (def.op == "Identity" || def.op.starts_with("TensorList"));
 }
 
+/// Marks the nodes that our graph needs: the ends, and what marked nodes require.
 void FileGraph::mark(const std::vector<std::string>* ends) {
   std::vector<char> used(entries_.size());
   for (const Entry& each : entries_) for_all_needed(each, [&](const Entry& needed) { used[needed.position] = 1; });

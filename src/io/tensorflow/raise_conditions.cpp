@@ -41,6 +41,25 @@ struct Condition {
   std::vector<std::size_t> stages;  ///< by position behind `begin`; those before have 0
 };
 
+/// Nodes that belong together, each group known by one of them.
+class Groups {
+ public:
+  explicit Groups(const std::vector<std::size_t>& nodes) {
+    for (const std::size_t i : nodes) parents_.emplace(i, i);
+  }
+  std::size_t of(std::size_t node) {
+    while (parents_.at(node) != node) node = parents_[node] = parents_.at(parents_[node]);
+    return node;
+  }
+  /// Joins the groups of two nodes, unless one of these is not among the nodes.
+  void join(std::size_t a, std::size_t b) {
+    if (parents_.contains(a) && parents_.contains(b)) parents_[of(a)] = of(b);
+  }
+
+ private:
+  std::unordered_map<std::size_t, std::size_t> parents_;
+};
+
 /// What a stage takes from the graph around.
 struct Surroundings {
   std::vector<std::string> arguments{}, waits{};
@@ -145,11 +164,13 @@ class ConditionRaiser {
 
   std::map<std::size_t, Stage> find_stages(Condition& condition) const {
     std::map<std::size_t, Stage> stages;
+    const std::unordered_set<std::size_t> changes = changes_apart(condition);
     for (std::size_t k = 0; k < condition.stages.size(); ++k) {
       const std::size_t i = found_.order()[condition.begin + k];
       std::size_t& number = condition.stages[k];
       for (const Edge& each : found_.inputs(i))
         number = std::max(number, stage_of(condition, each.node) + (is_merged(condition, each.node) ? 1 : 0));
+      if (changes.contains(i)) ++number;
       if (!condition.members.contains(i)) continue;
       Stage& stage = stages[number];
       stage.number = number;
@@ -166,6 +187,54 @@ class ConditionRaiser {
     }
     return stages;
   }
+
+  /// Whether nodes wait for the node only because it is in their branch.
+  bool is_pivot(const Condition& condition, std::size_t node) const {
+    const std::vector<Edge>& inputs = found_.inputs(node);
+    return is_identity(def(node)) && inputs.size() == 1 &&
+           found_.predicate_of_switch(inputs[0].node) == condition.predicate;
+  }
+  /// Calls `use` for the nodes of a condition that a node needs in its branch.
+  template <class Use>
+  void for_needed(const Condition& condition, std::size_t i, const Use& use) const {
+    for (const Edge& each : found_.inputs(i)) {
+      const std::size_t needed = used_by_branch(condition, each).node;
+      if (condition.members.contains(needed) && !(each.is_control && is_pivot(condition, needed))) use(needed);
+    }
+  }
+
+  /// The nodes that change Variables, and which some Merge does not need that has something in common with them: to
+  /// fetch what such a Merge gives must not change the Variables, so that these nodes are in a stage of their own.
+  std::unordered_set<std::size_t> changes_apart(const Condition& condition) const {
+    std::vector<std::size_t> members, merges;
+    bool has_changes = false;
+    for (std::size_t k = 0; k < condition.stages.size(); ++k) {
+      const std::size_t i = found_.order()[condition.begin + k];
+      if (!condition.members.contains(i)) continue;
+      members.push_back(i);
+      if (is_merged(condition, i)) merges.push_back(i);
+      has_changes = has_changes || changes_variables(def(i));
+    }
+    std::unordered_set<std::size_t> apart;
+    if (!has_changes) return apart;
+    Groups groups(members);
+    for (const std::size_t i : members) for_needed(condition, i, [&](std::size_t needed) { groups.join(needed, i); });
+    constexpr std::size_t bits = 64;
+    for (std::size_t first = 0; first < merges.size(); first += bits) {
+      std::unordered_map<std::size_t, std::uint64_t> needed_by, in_group;  // Merges, by node and by group
+      for (std::size_t k = first; k < std::min(first + bits, merges.size()); ++k) {
+        needed_by[merges[k]] |= std::uint64_t{1} << (k - first);
+        in_group[groups.of(merges[k])] |= std::uint64_t{1} << (k - first);
+      }
+      for (auto i = members.rbegin(); i != members.rend(); ++i) {
+        const std::uint64_t merged = needed_by[*i];
+        for_needed(condition, *i, [&](std::size_t needed) { needed_by[needed] |= merged; });
+        if (changes_variables(def(*i)) && merged != in_group[groups.of(*i)]) apart.insert(*i);
+      }
+    }
+    return apart;
+  }
+
   void add_export(const Condition& condition, std::map<std::size_t, Stage>& stages, const Edge& edge) const {
     const std::int64_t side = found_.context(edge.node).back().second;
     stages[stage_of(condition, edge.node)].exports.emplace(tensor_of(edge), side);
@@ -174,33 +243,19 @@ class ConditionRaiser {
   /// The conditions that a program has made of one predicate are raised together, unless they change Variables: a run
   /// that needs one of them must not do what another one does. Nodes of a stage belong together if one uses the other.
   std::vector<Stage> parts_of(const Condition& condition, const Stage& stage) const {
-    std::unordered_map<std::size_t, std::size_t> parents;
-    const auto root_of = [&](std::size_t i) {
-      while (parents.at(i) != i) i = parents[i] = parents.at(parents[i]);
-      return i;
-    };
-    const auto for_all = [&](auto&& use) {
-      for (const auto& [side, nodes] : stage.nodes)
-        for (const std::size_t i : nodes) use(i);
-      for (const std::size_t i : stage.merges) use(i);
-    };
-    for_all([&](std::size_t i) { parents.emplace(i, i); });
-    for_all([&](std::size_t i) {
-      for (const Edge& each : found_.inputs(i)) {
-        const std::size_t used = used_by_branch(condition, each).node;
-        if (parents.contains(used)) parents[root_of(used)] = root_of(i);
-      }
-    });
-    std::unordered_set<std::size_t> changing;  // by root
-    for_all([&](std::size_t i) {
-      if (changes_variables(def(i))) changing.insert(root_of(i));
-    });
+    std::vector<std::size_t> all = stage.merges;
+    for (const auto& [side, nodes] : stage.nodes) all.insert(all.end(), nodes.begin(), nodes.end());
+    Groups groups(all);
+    for (const std::size_t i : all) for_needed(condition, i, [&](std::size_t needed) { groups.join(needed, i); });
+    std::unordered_set<std::size_t> changing;  // groups
+    for (const std::size_t i : all)
+      if (changes_variables(def(i))) changing.insert(groups.of(i));
     if (changing.empty()) return {stage};
-    std::map<std::size_t, Stage> parts;  // by root; the others together
+    std::map<std::size_t, Stage> parts;  // by group; the others together
     constexpr std::size_t others = SIZE_MAX;
     const auto part_of = [&](std::size_t i) -> Stage& {
-      const std::size_t root = root_of(i);
-      Stage& part = parts[changing.contains(root) ? root : others];
+      const std::size_t group = groups.of(i);
+      Stage& part = parts[changing.contains(group) ? group : others];
       part.number = stage.number;
       return part;
     };
@@ -210,7 +265,7 @@ class ConditionRaiser {
     for (const auto& [tensor, side] : stage.exports) part_of(found_.edge_of(tensor).node).exports.emplace(tensor, side);
     std::vector<Stage> found;
     found.reserve(parts.size());
-    for (auto& [root, part] : parts) found.push_back(std::move(part));
+    for (auto& [group, part] : parts) found.push_back(std::move(part));
     return found;
   }
   static bool changes_variables(const NodeDef& node) {
@@ -290,6 +345,8 @@ class ConditionRaiser {
       for (const Edge& each : found_.inputs(i)) {
         if (!each.is_control)
           copy.inputs.push_back(inside(each));
+        else if (is_pivot(condition, each.node))
+          continue;
         else if (is_inside(condition, each) && stage_of(condition, each.node) == stage.number)
           copy.inputs.push_back("^" + def(each.node).name);
         else if (!found_.predicate_of_switch(each.node))

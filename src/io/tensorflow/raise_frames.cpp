@@ -44,13 +44,14 @@ class Frame {
     std::set<std::string> controls;
     Flow flow{.is_loop = true};
     FunctionBody body{.name = name_ + "/body"};
+    const std::unordered_set<const NodeDef*> needed = needed_nodes();
     for (const std::size_t i : members_) {
       const NodeDef& node = graph_.nodes[i];
       if (is_enter(node)) {
         for (std::size_t k = 1; k < node.inputs.size(); ++k) controls.insert(node.inputs[k]);
       } else if (!is_part(node)) {
         body.graph.nodes.push_back(inside(node));
-        if (has_effect(node)) body.operations.push_back(node.name);
+        if (has_effect(node) && needed.contains(&node)) body.operations.push_back(node.name);
       }
     }
     const auto add_variable = [&](const std::string& argument, const NodeDef& enter, const std::string& next) {
@@ -143,6 +144,20 @@ class Frame {
         switches_.emplace(node.name, merge->name);
       }
     }
+  }
+
+  /// What the condition and the next iteration need: TensorFlow runs nothing else of a frame.
+  std::unordered_set<const NodeDef*> needed_nodes() const {
+    std::vector<const NodeDef*> pending{condition_};
+    for (const Variable& each : variables_) pending.push_back(each.next);
+    std::unordered_set<const NodeDef*> needed(pending.begin(), pending.end());
+    while (!pending.empty()) {
+      const NodeDef* node = pending.back();
+      pending.pop_back();
+      for (const std::string& input : node->inputs)
+        if (const NodeDef* each = member(input); each && needed.insert(each).second) pending.push_back(each);
+    }
+    return needed;
   }
 
   /// The node outside of all frames that an Enter takes into this one; nullptr if there is none.
