@@ -206,30 +206,40 @@ class ConditionRaiser {
   /// The nodes that change Variables, and which some Merge does not need that has something in common with them: to
   /// fetch what such a Merge gives must not change the Variables, so that these nodes are in a stage of their own.
   std::unordered_set<std::size_t> changes_apart(const Condition& condition) const {
-    std::vector<std::size_t> members, merges;
-    bool has_changes = false;
+    std::vector<std::size_t> members, merges, changes;
     for (std::size_t k = 0; k < condition.stages.size(); ++k) {
       const std::size_t i = found_.order()[condition.begin + k];
       if (!condition.members.contains(i)) continue;
       members.push_back(i);
       if (is_merged(condition, i)) merges.push_back(i);
-      has_changes = has_changes || changes_variables(def(i));
+      if (changes_variables(def(i))) changes.push_back(i);
     }
     std::unordered_set<std::size_t> apart;
-    if (!has_changes) return apart;
+    if (changes.empty()) return apart;
     Groups groups(members);
     for (const std::size_t i : members) for_needed(condition, i, [&](std::size_t needed) { groups.join(needed, i); });
+    std::vector<std::size_t> number(merges.size());               // of a Merge in its group
+    std::unordered_map<std::size_t, std::size_t> count_in_group;  // of Merges
+    std::size_t most = 0;
+    for (std::size_t k = 0; k < merges.size(); ++k) {
+      number[k] = count_in_group[groups.of(merges[k])]++;
+      most = std::max(most, number[k] + 1);
+    }
     constexpr std::size_t bits = 64;
-    for (std::size_t first = 0; first < merges.size(); first += bits) {
-      std::unordered_map<std::size_t, std::uint64_t> needed_by, in_group;  // Merges, by node and by group
-      for (std::size_t k = first; k < std::min(first + bits, merges.size()); ++k) {
-        needed_by[merges[k]] |= std::uint64_t{1} << (k - first);
-        in_group[groups.of(merges[k])] |= std::uint64_t{1} << (k - first);
-      }
-      for (auto i = members.rbegin(); i != members.rend(); ++i) {
-        const std::uint64_t merged = needed_by[*i];
-        for_needed(condition, *i, [&](std::size_t needed) { needed_by[needed] |= merged; });
-        if (changes_variables(def(*i)) && merged != in_group[groups.of(*i)]) apart.insert(*i);
+    for (std::size_t first = 0; first < most; first += bits) {  // as many Merges of each group at once
+      std::vector<std::uint64_t> needed_by(condition.stages.size());
+      const auto mask_of = [&](std::size_t i) -> std::uint64_t& {
+        return needed_by[found_.position(i) - condition.begin];
+      };
+      for (std::size_t k = 0; k < merges.size(); ++k)
+        if (number[k] >= first && number[k] - first < bits)
+          mask_of(merges[k]) |= std::uint64_t{1} << (number[k] - first);
+      for (auto i = members.rbegin(); i != members.rend(); ++i)
+        for_needed(condition, *i, [&](std::size_t needed) { mask_of(needed) |= mask_of(*i); });
+      for (const std::size_t i : changes) {
+        const std::size_t count = std::max(count_in_group[groups.of(i)], first) - first;
+        const std::uint64_t all = count < bits ? (std::uint64_t{1} << count) - 1 : ~std::uint64_t{0};
+        if (mask_of(i) != all) apart.insert(i);
       }
     }
     return apart;
