@@ -78,40 +78,40 @@ Tensors read_average_pool_3d_gradient(const ForeignNode& n) {
   });
 }
 
+/// The windows along the three axes of space, their counts behind an unknown batch, and the elements of one.
+struct Windows {
+  std::vector<Track> tracks{};
+  std::vector<std::int64_t> counts{-1};
+  std::int64_t elements = 1;
+};
+Windows windows_in(const ForeignNode& n, const Shape& shape, const char* name_of_sizes) {
+  const auto sizes = for_axes(n, name_of_sizes, 5), strides = for_axes(n, "strides", 5);
+  Windows found;
+  for (int axis = 1; axis < 4; ++axis) {
+    const std::size_t i = static_cast<std::size_t>(axis);
+    found.tracks.push_back(track(n, shape.sizes()[axis], sizes[i], strides[i], 1));
+    found.counts.push_back(found.tracks.back().count);
+    found.elements = product(found.elements, sizes[i]);
+  }
+  return found;
+}
+
 Tensors read_patches(const ForeignNode& n) {
   const Shape& shape = n.in(0).shape();
   require_volumes(n, shape);
-  const auto sizes = for_axes(n, "ksizes", 5), strides = for_axes(n, "strides", 5);
-  std::vector<Track> tracks;
-  std::vector<std::int64_t> result{-1};
-  std::int64_t depth = shape.sizes()[4];
-  for (int axis = 1; axis < 4; ++axis) {
-    const std::size_t i = static_cast<std::size_t>(axis);
-    tracks.push_back(track(n, shape.sizes()[axis], sizes[i], strides[i], 1));
-    result.push_back(tracks.back().count);
-    depth = product(depth, sizes[i]);
-  }
-  result.push_back(depth);
-  return n.composed([&] { return reshape(windows(n.in(0), tracks, 0), result); });
+  Windows found = windows_in(n, shape, "ksizes");
+  found.counts.push_back(product(shape.sizes()[4], found.elements));
+  return n.composed([&] { return reshape(windows(n.in(0), found.tracks, 0), found.counts); });
 }
 
 /// Each element that is the largest of a window has its gradient, also if there are several.
 Tensors read_largest_gradient(const ForeignNode& n) {
   const Shape& shape = n.in(0).shape();
   require_volumes(n, shape);
-  const auto sizes = for_axes(n, "ksize", 5), strides = for_axes(n, "strides", 5);
-  std::vector<Track> tracks;
-  std::vector<std::int64_t> by_window{-1};
-  std::int64_t elements = 1;
-  for (int axis = 1; axis < 4; ++axis) {
-    const std::size_t i = static_cast<std::size_t>(axis);
-    tracks.push_back(track(n, shape.sizes()[axis], sizes[i], strides[i], 1));
-    by_window.push_back(tracks.back().count);
-    elements = product(elements, sizes[i]);
-  }
-  by_window.insert(by_window.end(), {elements, shape.sizes()[4]});
+  Windows found = windows_in(n, shape, "ksize");
+  found.counts.insert(found.counts.end(), {found.elements, shape.sizes()[4]});
   return n.composed([&] {
-    const auto in_windows = [&](const Tensor& x) { return reshape(windows(x, tracks, 0), by_window); };
+    const auto in_windows = [&](const Tensor& x) { return reshape(windows(x, found.tracks, 0), found.counts); };
     const auto of_window = [](const Tensor& y) { return expand_dims(y, 4); };
     const Tensor largest = of_window(pooled(n, n.in(0), true)), g = of_window(n.in(2));
     const Tensor part = where(equal(in_windows(n.in(0)), largest), g, zeros_like(g));
